@@ -1,2 +1,80 @@
-//! Placeholder.
-fn main() {}
+//! The two commands of the project: `cargo xtask run` and `cargo xtask test`.
+//!
+//! Both look first at what the machine lacks ([`machine`]), install it where they may, and say in one line how to
+//! install it where they may not. Only the standard library is used, so that this program compiles in seconds on a
+//! clean machine before anything else does.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "a command line program answers on standard output"
+)]
+
+mod machine;
+mod mutants;
+mod process;
+mod serve;
+mod stages;
+mod table;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask run [-- ARGS...]        set the machine up, build, and start a development node
+cargo xtask test [--only A[,B...]]  set the machine up and run every check; --only is for local use
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.first().map(String::as_str) {
+        Some("run") => serve::run(&arguments[1..]),
+        Some("test") => only_argument(&arguments[1..]).and_then(|only| stages::run(&only)),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{}", message.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The stage names of `--only`; empty when the flag is absent, which means all stages.
+fn only_argument(arguments: &[String]) -> Result<Vec<String>, String> {
+    let list = match arguments {
+        [] => return Ok(Vec::new()),
+        [flag, list] if flag == "--only" => list.as_str(),
+        [both] if both.starts_with("--only=") => &both["--only=".len()..],
+        _ => return Err(USAGE.to_owned()),
+    };
+    let names: Vec<String> = list.split(',').map(str::to_owned).collect();
+    match names.iter().find(|name| !stages::NAMES.contains(&name.as_str())) {
+        None => Ok(names),
+        Some(unknown) => Err(format!(
+            "no stage is called '{unknown}'; the stages are {}",
+            stages::NAMES.join(", ")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn only_takes_known_stages_and_refuses_the_rest() {
+        assert_eq!(only_argument(&[]), Ok(Vec::new()));
+        assert_eq!(
+            only_argument(&strings(&["--only", "fmt,sim"])),
+            Ok(strings(&["fmt", "sim"]))
+        );
+        assert_eq!(only_argument(&strings(&["--only=doc"])), Ok(strings(&["doc"])));
+        assert!(only_argument(&strings(&["--only", "fmt,nothing"])).is_err());
+        assert!(only_argument(&strings(&["--skip", "fmt"])).is_err());
+        assert!(only_argument(&strings(&["--only"])).is_err());
+    }
+}
