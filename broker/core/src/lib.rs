@@ -1,1 +1,17 @@
-//! Placeholder.
+//! Every decision of the broker, as synchronous values without IO.
+//!
+//! A machine takes `(now, input)` and pushes outputs. Time, sockets, disks and randomness are arguments, so that the
+//! same machines run in production, where threads step them over tokio and RocksDB, and in the simulator, where a
+//! cluster is a value. This crate knows no socket, no file, no clock and no thread.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod client;
+pub mod effect;
+pub mod invariant;
+pub mod limits;
+pub mod message;
+
+pub mod rows;
+pub mod shard;
+pub mod types;

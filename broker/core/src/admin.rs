@@ -1,0 +1,239 @@
+//! What the HTTP API asks of the core, and what it gets back. Free of HTTP: routes and JSON live in `net::http`.
+
+use crate::client::Secret;
+use crate::message::{Committed, MessageFlags, Outcome};
+use crate::types::{ChannelKind, DeviceFlag, DeviceLevel, Seq, Uid};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Flags of a channel (client contract 5.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelFlags {
+    /// Paged fan-out from the first member on.
+    pub large: bool,
+    /// Nobody may send (19).
+    pub ban: bool,
+    /// Terminal end of the channel (24).
+    pub disband: bool,
+    /// On a person channel record of a uid: this user may not send (25).
+    pub send_ban: bool,
+    /// On a person channel record of a uid: strangers may send although an allowlist is required.
+    pub allow_stranger: bool,
+}
+
+/// Which member list of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum List {
+    /// Subscribers (members).
+    Subscribers,
+    /// Denylist.
+    Deny,
+    /// Allowlist.
+    Allow,
+}
+
+/// A change of a member list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListChange {
+    /// Adds uids.
+    Add(Vec<Uid>),
+    /// Removes uids.
+    Remove(Vec<Uid>),
+    /// Makes these uids the whole list.
+    Set(Vec<Uid>),
+    /// Empties the list.
+    Clear,
+}
+
+/// History request (client contract 7.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// Who reads.
+    pub login_uid: Uid,
+    /// Channel id as the reader names it.
+    pub channel_id: Arc<str>,
+    /// Kind.
+    pub kind: ChannelKind,
+    /// First position, inclusive; 0 = newest (older) or oldest visible (newer).
+    pub start: Seq,
+    /// End position, exclusive; 0 = unbounded.
+    pub end: Seq,
+    /// Most messages, 1..=10,000.
+    pub limit: u32,
+    /// True: newer messages (pull_mode 1); false: older ones (pull_mode 0).
+    pub newer: bool,
+}
+
+/// A request of the HTTP API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Stores a device token (hashed) and creates the user.
+    SetToken {
+        /// User.
+        uid: Uid,
+        /// Token in clear; only its SHA-256 is stored.
+        token: Secret,
+        /// Device flag.
+        flag: DeviceFlag,
+        /// Device level.
+        level: DeviceLevel,
+    },
+    /// Clears the token of a device flag (none = 0, 1 and 2) and closes its sessions.
+    DeviceQuit {
+        /// User.
+        uid: Uid,
+        /// Flag, or all.
+        flag: Option<DeviceFlag>,
+    },
+    /// All system uids.
+    SystemUids,
+    /// Adds or removes system uids.
+    ChangeSystemUids {
+        /// The uids.
+        uids: Vec<Uid>,
+        /// Add or remove.
+        add: bool,
+    },
+    /// Creates or updates a channel; `subscribers` are added (or set, with `reset`).
+    PutChannel {
+        /// Canonical id as given.
+        channel_id: Arc<str>,
+        /// Kind.
+        kind: ChannelKind,
+        /// Flags.
+        flags: ChannelFlags,
+        /// Replace the members.
+        reset: bool,
+        /// Members to add.
+        subscribers: Vec<Uid>,
+    },
+    /// Terminal disband.
+    DeleteChannel {
+        /// Id.
+        channel_id: Arc<str>,
+        /// Kind.
+        kind: ChannelKind,
+    },
+    /// Changes a member list.
+    ChangeList {
+        /// Id (for a person channel's lists: the owner uid).
+        channel_id: Arc<str>,
+        /// Kind.
+        kind: ChannelKind,
+        /// Which list.
+        list: List,
+        /// How.
+        change: ListChange,
+    },
+    /// Reads a member list.
+    ReadList {
+        /// Id.
+        channel_id: Arc<str>,
+        /// Kind.
+        kind: ChannelKind,
+        /// Which list.
+        list: List,
+    },
+    /// Sends a message.
+    Send(Box<SendAsk>),
+    /// Outcome of a send (SF-5).
+    SendOutcome {
+        /// Id as the sender names it.
+        channel_id: Arc<str>,
+        /// Kind.
+        kind: ChannelKind,
+        /// Sender.
+        from_uid: Uid,
+        /// Its number.
+        client_msg_no: Arc<str>,
+    },
+    /// History.
+    History(HistoryQuery),
+    /// Which of these users are online, one entry per session.
+    OnlineStatus(Vec<Uid>),
+    /// Is this node able to serve: groups have leaders, store is healthy.
+    Ready,
+}
+
+/// A message sent over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendAsk {
+    /// Sender.
+    pub from_uid: Uid,
+    /// Id as the sender names it; empty with `subscribers`.
+    pub channel_id: Arc<str>,
+    /// Kind.
+    pub kind: ChannelKind,
+    /// Request-scoped member list (needs sync_once).
+    pub subscribers: Vec<Uid>,
+    /// Number.
+    pub client_msg_no: Arc<str>,
+    /// Flags.
+    pub flags: MessageFlags,
+    /// Setting byte.
+    pub setting: u8,
+    /// Expiry, s.
+    pub expire_s: u32,
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Payload.
+    pub payload: Bytes,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done and committed.
+    Done,
+    /// What became of a send.
+    Sent(Outcome),
+    /// The send is not known (never appended, or its window has passed).
+    NoSuchSend,
+    /// Uids.
+    Uids(Vec<Uid>),
+    /// One entry per live session.
+    Online(Vec<(Uid, DeviceFlag)>),
+    /// History, ascending.
+    Messages {
+        /// The messages.
+        messages: Vec<Arc<Committed>>,
+        /// Whether more match.
+        more: bool,
+        /// Positions that were removed by retention inside the range asked for: first kept position (RD-3).
+        gap_until: Option<Seq>,
+    },
+    /// Readiness.
+    Ready(Readiness),
+    /// Not done.
+    Failed(Failure),
+}
+
+/// Health of a node (GA-12, CL-1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Whether the node serves with its configured durability.
+    pub ready: bool,
+    /// What is missing, for people.
+    pub reason: String,
+    /// Copies configured for channels; 1 is labelled "single copy".
+    pub copies: u8,
+    /// Groups hosted here that have no known leader.
+    pub groups_without_leader: u32,
+}
+
+/// Why an [`Ask`] was not done. Every one says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The request itself is wrong: do not retry. The text names the field.
+    Invalid(String),
+    /// The channel (or user) does not exist.
+    NotFound(String),
+    /// Not allowed, with the wire code.
+    Refused(crate::types::Reason),
+    /// Queues are full: retry later.
+    Busy,
+    /// No leader or route now: retry later.
+    Unavailable(String),
+    /// No answer within the deadline; the change may or may not have happened: retry (every change is idempotent).
+    Timeout,
+}

@@ -1,0 +1,105 @@
+//! What a channel stores: a message as its leader stamped it, and the record that carries it verbatim to every replica.
+
+use crate::types::{ChannelKey, Incarnation, LeaderEpoch, MessageId, Reason, Seq, Uid};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Flags of a message (client contract 1.2) that survive to RECV and history (SF-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageFlags {
+    /// Not stored (SF-1).
+    pub no_persist: bool,
+    /// Counts as unread.
+    pub red_dot: bool,
+    /// Command message, kept in the command channel.
+    pub sync_once: bool,
+}
+
+/// A message to be appended, as the sender gave it, after normalisation and permission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// Sender.
+    pub from_uid: Uid,
+    /// Idempotency number chosen by the client; empty means no de-duplication (AP-2).
+    pub client_msg_no: Arc<str>,
+    /// Flags.
+    pub flags: MessageFlags,
+    /// Setting byte (client contract 1.4), without the NoEncrypt bit.
+    pub setting: u8,
+    /// Seconds until the message is no longer shown; 0 = for ever.
+    pub expire_s: u32,
+    /// Topic; empty when absent.
+    pub topic: Arc<str>,
+    /// The bytes of the client (before any hook).
+    pub payload: Bytes,
+    /// The connection that sent it, which gets no RECV of its own message.
+    pub origin: Option<(crate::types::NodeId, crate::types::ConnectionId)>,
+}
+
+/// A stored message (AP-4: id and stamp are set once, by the append authority).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Snowflake id.
+    pub id: MessageId,
+    /// Position; 0 for a message that is not stored.
+    pub seq: Seq,
+    /// Server time of the append, ms since 1970.
+    pub stamp_ms: u64,
+    /// What was sent (payload after hooks).
+    pub draft: Draft,
+}
+
+/// A message on its way to sessions, with the channel it belongs to. Shared by all its recipients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The channel.
+    pub channel: ChannelKey,
+    /// Which creation of it.
+    pub incarnation: Incarnation,
+    /// The message.
+    pub message: Message,
+}
+
+/// Idempotency key inside a record (AP-2): it is replicated and stored with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DedupeKey {
+    /// First 64 bits of SHA-256 over (from_uid, client_msg_no), length-prefixed.
+    pub hash: u64,
+    /// First 128 bits of SHA-256 over the bytes that the client sent, before any hook.
+    pub digest: u128,
+}
+
+/// One record of a channel log: written once by the leader, verbatim by everyone else (R19).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Position.
+    pub seq: Seq,
+    /// The leadership that wrote it.
+    pub leader_epoch: LeaderEpoch,
+    /// Stamp of the leader, ms since 1970: decides the day of the idempotency row and its expiry on every replica.
+    pub stamp_ms: u64,
+    /// Idempotency key; none when the client gave no number.
+    pub key: Option<DedupeKey>,
+    /// Encoded message (`wire::storage::v1::Message`).
+    pub body: Bytes,
+    /// CRC-32 over the fields above, set by the leader, checked at every read and receipt (R30).
+    pub crc: u32,
+}
+
+/// What became of one send (AP-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed and durable on a quorum (or found again by its idempotency key).
+    Committed {
+        /// Message id.
+        id: MessageId,
+        /// Position; 0 for a message that is not stored.
+        seq: Seq,
+        /// Stamp, ms.
+        stamp_ms: u64,
+    },
+    /// Refused; never appended. The reason says whether a retry makes sense.
+    Refused(Reason),
+    /// Perhaps appended: only a retry with the same client_msg_no tells (R21).
+    Unknown,
+}
