@@ -270,6 +270,17 @@ pub enum ReadRequest {
         /// The channel's incarnation.
         incarnation: Incarnation,
     },
+    /// Idempotency rows of a channel of one day, ascending by hash (a follower below the log start is given them, CH-14).
+    Dedupe {
+        /// The channel's incarnation.
+        incarnation: Incarnation,
+        /// Day of the leader's stamp.
+        day: u16,
+        /// Resume after this hash, exclusive.
+        after: Option<u64>,
+        /// Most rows returned.
+        rows_max: u32,
+    },
 }
 
 /// The answer to a [`ReadRequest`].
@@ -286,6 +297,13 @@ pub enum Page {
     },
     /// Cursors `(consumer, value)`.
     Cursors(Vec<(Bytes, Bytes)>),
+    /// Idempotency rows `(hash, value)` of the day asked for; `more` when the bound stopped the scan.
+    Dedupe {
+        /// The rows.
+        rows: Vec<(u64, Bytes)>,
+        /// Whether there may be more of that day.
+        more: bool,
+    },
     /// A record's checksum did not match: the replica must withdraw and refetch (R30).
     Corrupt(String),
 }

@@ -301,6 +301,10 @@ pub struct ChannelMeta {
     pub previous: Option<VoterSet>,
     /// Replicas without a vote (CH-7).
     pub learners: Vec<Replica>,
+    /// Nodes whose disk was replaced while they kept this log, with the first epoch that was granted to the new disk:
+    /// they promise nothing and give no evidence until they accepted that epoch or a later one (CH-7, M-4). The slot
+    /// group adds a node when a grant names another disk than the one before, and removes it with the replica.
+    pub reborn: Vec<(NodeId, LeaderEpoch)>,
     /// Rises at every membership change.
     pub epoch: u64,
     /// Rises at every change of this row: the compare-and-set key.
