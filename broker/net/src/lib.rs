@@ -1,1 +1,5 @@
-//! Placeholder.
+//! Penstock's edges: what stands between sockets and shards.
+//!
+//! It moves and translates bytes and keeps limits. It decides nothing about messages, users or channels.
+
+pub mod gateway;

@@ -199,7 +199,7 @@ impl SessionCipher {
             return;
         }
         send.payload = self.encrypt(&send.payload);
-        send.msg_key = key_string(&self.send_key(send));
+        send.msg_key = self.send_message_key(send);
     }
 
     /// The client's side of [`SessionCipher::seal_recv`].
@@ -215,6 +215,12 @@ impl SessionCipher {
             return Err(OpenError::MessageKey);
         }
         self.decrypt(&recv.payload)
+    }
+
+    /// The message key of a SEND over its payload as it stands, whatever that is.
+    #[must_use]
+    pub fn send_message_key(&self, send: &Send) -> String {
+        key_string(&self.send_key(send))
     }
 
     fn send_key(&self, send: &Send) -> [u8; 32] {

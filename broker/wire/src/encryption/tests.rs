@@ -150,7 +150,7 @@ fn an_undecryptable_payload_is_a_payload_error() {
     // The key matches, but the payload is not base64, not whole blocks, empty, or badly padded.
     for payload in ["%%%%", "AAAA", "", "AAAAAAAAAAAAAAAAAAAAAA=="] {
         let mut forged = send(payload.as_bytes());
-        forged.msg_key = key_string(&client.send_key(&forged));
+        forged.msg_key = client.send_message_key(&forged);
         let refused = server.open_send(&forged).unwrap_err();
         assert_eq!(refused, OpenError::Payload, "{payload}");
         assert_eq!(refused.reason(), Reason::PayloadDecodeError);
