@@ -11,7 +11,8 @@ pub mod effect;
 pub mod invariant;
 pub mod limits;
 pub mod message;
-
+pub mod replicated;
 pub mod rows;
 pub mod shard;
+pub mod slot;
 pub mod types;

@@ -26,4 +26,5 @@ pub mod channel_id;
 pub mod encryption;
 pub mod jsonrpc;
 pub mod reason;
+pub mod storage;
 pub mod wkproto;
