@@ -7,12 +7,15 @@
 
 pub mod admin;
 pub mod client;
+pub mod delivery;
 pub mod effect;
 pub mod invariant;
 pub mod limits;
 pub mod message;
 pub mod replicated;
+pub mod presence;
 pub mod rows;
+pub mod session;
 pub mod shard;
 pub mod slot;
 pub mod types;

@@ -1,0 +1,45 @@
+//! Bugs that can be planted here, so that the checkers prove that they find them. Without the feature `mutants` none of
+//! them can be planted.
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Records above the committed position are read and pushed.
+    DeliverUncommitted,
+    /// The cursor moves when a run starts instead of when its targets have bound it.
+    CursorBeforeBound,
+}
+
+impl Fault {
+    /// All of them by name.
+    pub const ALL: &[(Fault, &str)] = &[
+        (Fault::DeliverUncommitted, "deliver_uncommitted"),
+        (Fault::CursorBeforeBound, "cursor_before_bound"),
+    ];
+}
+
+/// The planted bugs of one machine: none, unless the feature `mutants` is on and one was planted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    #[cfg(feature = "mutants")]
+    planted: Option<Fault>,
+}
+
+impl Faults {
+    /// One planted bug.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn planted(fault: Fault) -> Faults {
+        Faults { planted: Some(fault) }
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(super) fn has(self, fault: Fault) -> bool {
+        self.planted == Some(fault)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub(super) fn has(self, _fault: Fault) -> bool {
+        false
+    }
+}
