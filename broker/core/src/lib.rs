@@ -8,6 +8,7 @@
 pub mod admin;
 pub mod client;
 pub mod delivery;
+pub mod codec;
 pub mod effect;
 pub mod invariant;
 pub mod limits;

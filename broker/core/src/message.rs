@@ -86,6 +86,37 @@ pub struct Record {
     pub crc: u32,
 }
 
+impl Record {
+    /// CRC-32 over position, leader epoch, stamp, key and body.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.seq.0.to_be_bytes());
+        hasher.update(&self.leader_epoch.0.to_be_bytes());
+        hasher.update(&self.stamp_ms.to_be_bytes());
+        hasher.update(&[u8::from(self.key.is_some())]);
+        if let Some(key) = self.key {
+            hasher.update(&key.hash.to_be_bytes());
+            hasher.update(&key.digest.to_be_bytes());
+        }
+        hasher.update(&self.body);
+        hasher.finalize()
+    }
+
+    /// The record with its checksum set: what a leader does once.
+    #[must_use]
+    pub fn sealed(mut self) -> Record {
+        self.crc = self.checksum();
+        self
+    }
+
+    /// Whether the checksum matches the content (R30).
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        self.crc == self.checksum()
+    }
+}
+
 /// What became of one send (AP-8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -221,6 +221,24 @@ pub enum Write {
     },
 }
 
+impl Write {
+    /// The instance that holds what is written. All writes of one effect go to one instance (M-7).
+    #[must_use]
+    pub fn instance(&self) -> Instance {
+        match self {
+            Write::Put { key, .. } | Write::Delete { key } => key.instance(),
+            Write::TruncateRaft { .. }
+            | Write::CompactRaft { .. }
+            | Write::ClearStaged { .. }
+            | Write::FlipGeneration { .. } => Instance::Meta,
+            Write::AppendRecords { .. }
+            | Write::TruncateRecords { .. }
+            | Write::TrimRecords { .. }
+            | Write::DropIncarnation { .. } => Instance::Data,
+        }
+    }
+}
+
 /// A bounded scan, answered by `ReadDone` (M-13). Scans see all earlier Store effects of the same shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadRequest {
@@ -306,4 +324,17 @@ pub enum Page {
     },
     /// A record's checksum did not match: the replica must withdraw and refetch (R30).
     Corrupt(String),
+}
+
+/// What a store holds of one Raft group when a node starts: the recovery image of its in-memory log (M-12).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupImage {
+    /// Value of [`Key::RaftState`].
+    pub state: Option<Row>,
+    /// Value of [`Key::Applied`].
+    pub applied: Option<Row>,
+    /// Value of [`Key::Install`].
+    pub install: Option<Row>,
+    /// Every [`Key::RaftEntry`], ascending.
+    pub entries: Vec<(RaftIndex, Row)>,
 }
