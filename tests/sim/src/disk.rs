@@ -305,9 +305,10 @@ impl SimDisk {
             ReadRequest::SlotRows { .. } | ReadRequest::SnapshotRows { .. } => {
                 self.meta.visible.read(request)
             }
-            ReadRequest::Records { .. } | ReadRequest::LogTail { .. } | ReadRequest::Cursors { .. } => {
-                self.data.visible.read(request)
-            }
+            ReadRequest::Records { .. }
+            | ReadRequest::LogTail { .. }
+            | ReadRequest::Cursors { .. }
+            | ReadRequest::Dedupe { .. } => self.data.visible.read(request),
         }
     }
 
@@ -330,9 +331,10 @@ impl SimDisk {
             ReadRequest::SlotRows { .. } | ReadRequest::SnapshotRows { .. } => {
                 self.meta.durable.read(request)
             }
-            ReadRequest::Records { .. } | ReadRequest::LogTail { .. } | ReadRequest::Cursors { .. } => {
-                self.data.durable.read(request)
-            }
+            ReadRequest::Records { .. }
+            | ReadRequest::LogTail { .. }
+            | ReadRequest::Cursors { .. }
+            | ReadRequest::Dedupe { .. } => self.data.durable.read(request),
         }
     }
 

@@ -178,7 +178,44 @@ impl Tables {
                     })
                     .collect(),
             ),
+            ReadRequest::Dedupe {
+                incarnation,
+                day,
+                after,
+                rows_max,
+            } => self.dedupe_rows(*incarnation, *day, *after, *rows_max),
         }
+    }
+
+    fn dedupe_rows(&self, incarnation: Incarnation, day: u16, after: Option<u64>, rows_max: u32) -> Page {
+        let rows_max = usize::try_from(rows_max.max(1)).unwrap_or(usize::MAX);
+        let mut rows = Vec::new();
+        let start = Key::Dedupe {
+            day,
+            incarnation,
+            hash: after.unwrap_or(0),
+        };
+        for (key, value) in self.rows.range(start..) {
+            let Key::Dedupe {
+                day: of_day,
+                incarnation: of,
+                hash,
+            } = key
+            else {
+                break;
+            };
+            if (*of_day, *of) != (day, incarnation) {
+                break;
+            }
+            if Some(*hash) == after {
+                continue;
+            }
+            if rows.len() == rows_max {
+                return Page::Dedupe { rows, more: true };
+            }
+            rows.push((*hash, value.clone()));
+        }
+        Page::Dedupe { rows, more: false }
     }
 
     fn records(&self, incarnation: Incarnation, from: Seq, mut page: RecordPage) -> Page {
