@@ -69,6 +69,68 @@ pub struct DedupeKey {
     pub digest: u128,
 }
 
+/// Value of an idempotency row (AP-2, M-11): written in the batch that stores the record, by leader and followers alike. It
+/// outlives the record until the window ends, so it repeats what a retry must be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DedupeRow {
+    /// Position of the record. The record may be gone (retention) or replaced by another one (truncation).
+    pub seq: Seq,
+    /// Digest of the bytes that the client sent.
+    pub digest: u128,
+    /// Message id.
+    pub id: MessageId,
+    /// Stamp of the record, ms since 1970: decides its day and its expiry.
+    pub stamp_ms: u64,
+}
+
+/// Milliseconds of a day, by which idempotency rows are kept (M-11).
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+
+impl DedupeRow {
+    /// The row of a record, if it has an idempotency key.
+    #[must_use]
+    pub fn of(record: &Record) -> Option<DedupeRow> {
+        record.key.map(|key| DedupeRow {
+            seq: record.seq,
+            digest: key.digest,
+            id: record.id,
+            stamp_ms: record.stamp_ms,
+        })
+    }
+
+    /// The day of a stamp: days since 1970, at most `u16::MAX` (the year 2149).
+    #[must_use]
+    pub fn day(stamp_ms: u64) -> u16 {
+        u16::try_from(stamp_ms / DAY_MS).unwrap_or(u16::MAX)
+    }
+
+    /// The stored bytes: seq, digest, id, stamp, all big-endian.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(40);
+        out.extend_from_slice(&self.seq.0.to_be_bytes());
+        out.extend_from_slice(&self.digest.to_be_bytes());
+        out.extend_from_slice(&self.id.0.to_be_bytes());
+        out.extend_from_slice(&self.stamp_ms.to_be_bytes());
+        Bytes::from(out)
+    }
+
+    /// The row of these bytes; none when they are not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<DedupeRow> {
+        let (seq, rest) = bytes.split_first_chunk::<8>()?;
+        let (digest, rest) = rest.split_first_chunk::<16>()?;
+        let (id, rest) = rest.split_first_chunk::<8>()?;
+        let (stamp_ms, rest) = rest.split_first_chunk::<8>()?;
+        rest.is_empty().then(|| DedupeRow {
+            seq: Seq(u64::from_be_bytes(*seq)),
+            digest: u128::from_be_bytes(*digest),
+            id: MessageId(i64::from_be_bytes(*id)),
+            stamp_ms: u64::from_be_bytes(*stamp_ms),
+        })
+    }
+}
+
 /// One record of a channel log: written once by the leader, verbatim by everyone else (R19).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -78,6 +140,9 @@ pub struct Record {
     pub leader_epoch: LeaderEpoch,
     /// Stamp of the leader, ms since 1970: decides the day of the idempotency row and its expiry on every replica.
     pub stamp_ms: u64,
+    /// Message id, given once by the leader (R19). It stands here besides in the body, so that the idempotency row, which
+    /// outlives the record, can repeat it (AP-2).
+    pub id: MessageId,
     /// Idempotency key; none when the client gave no number.
     pub key: Option<DedupeKey>,
     /// Encoded message (`wire::storage::v1::Message`).

@@ -99,7 +99,7 @@ pub enum Key {
         /// The channel's incarnation.
         incarnation: Incarnation,
     },
-    /// Idempotency row → (seq, digest).
+    /// Idempotency row → [`crate::message::DedupeRow`].
     Dedupe {
         /// Day of the leader's stamp (days since 1970).
         day: u16,
