@@ -6,15 +6,17 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod append;
 pub mod client;
 pub mod delivery;
 pub mod codec;
 pub mod effect;
+pub mod hooks;
 pub mod invariant;
 pub mod limits;
 pub mod message;
-pub mod replicated;
 pub mod presence;
+pub mod replicated;
 pub mod rows;
 pub mod session;
 pub mod shard;

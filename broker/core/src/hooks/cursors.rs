@@ -1,0 +1,242 @@
+//! How far each post-commit consumer of a channel has come (PC-1, M-6, M-18).
+
+use crate::limits::Limits;
+use crate::message::Record;
+use crate::rows::{Page, ReadRequest, Write};
+use crate::types::{Incarnation, LeaderEpoch, Seq, Token};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the cursors of a channel are told. Answers to questions of an earlier leadership are dropped (CH-13).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Whether this node leads the channel. A new leader continues at the stored cursors (R27).
+    Role(Role),
+    /// The high watermark.
+    Committed {
+        /// The leadership that says so.
+        leader_epoch: LeaderEpoch,
+        /// Last committed position.
+        through: Seq,
+    },
+    /// Retention moved the first kept position. What a consumer has not seen below it is skipped and reported (CH-14).
+    LogStart(Seq),
+    /// Another replica knows of a cursor (side lane of Replicate and Promise): the larger one stands.
+    Learned {
+        /// The consumer.
+        consumer: Arc<str>,
+        /// Its cursor.
+        cursor: Cursor,
+    },
+    /// Records that an [`Output::Read`] asked for.
+    ReadDone {
+        /// Echo.
+        token: Token,
+        /// A page of records.
+        page: Page,
+    },
+    /// An [`Output::Store`] is durable.
+    Stored {
+        /// Echo.
+        token: Token,
+    },
+    /// The effect of an [`Output::Consume`] is done for its records up to here; fewer than all is allowed.
+    Done {
+        /// Echo.
+        token: Token,
+        /// Last position that is done.
+        through: Seq,
+    },
+    /// The effect of an [`Output::Consume`] failed and may be tried again, or never can be done.
+    Failed {
+        /// Echo.
+        token: Token,
+        /// How.
+        failure: Failure,
+    },
+}
+
+/// What the cursors want done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Read records; answered by [`Input::ReadDone`].
+    Read {
+        /// Names the read.
+        token: Token,
+        /// What.
+        request: ReadRequest,
+    },
+    /// Store cursor rows in `Data`; answered by [`Input::Stored`].
+    Store {
+        /// Names the write.
+        token: Token,
+        /// The rows.
+        writes: Vec<Write>,
+    },
+    /// Do the effect of these committed records, in order; answered by [`Input::Done`] or [`Input::Failed`].
+    Consume {
+        /// Names the call.
+        token: Token,
+        /// The consumer.
+        consumer: Arc<str>,
+        /// At least one record, contiguous.
+        records: Vec<Record>,
+    },
+    /// A cursor moved: tell the other replicas on the side lane (M-6).
+    Moved {
+        /// The consumer.
+        consumer: Arc<str>,
+        /// Its cursor.
+        cursor: Cursor,
+    },
+    /// A record was given up for a consumer after its last attempt, or was called poison. To be counted and kept.
+    DeadLetter {
+        /// The consumer.
+        consumer: Arc<str>,
+        /// The record's position.
+        seq: Seq,
+        /// Attempts that were made.
+        attempts: u32,
+    },
+    /// Retention removed records that a consumer has not seen (CH-14). To be counted.
+    Skipped {
+        /// The consumer.
+        consumer: Arc<str>,
+        /// First position skipped.
+        from: Seq,
+        /// Last position skipped.
+        through: Seq,
+    },
+    /// A stored record's checksum did not match: the replica must withdraw (R30).
+    Corrupt(String),
+}
+
+/// Whether this node leads the channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It leads. The same epoch again changes nothing.
+    Leading {
+        /// The creation of the channel.
+        incarnation: Incarnation,
+        /// The epoch.
+        leader_epoch: LeaderEpoch,
+        /// First position that retention has kept.
+        log_start: Seq,
+        /// High watermark that is known at the start.
+        committed: Seq,
+    },
+    /// It does not, or not any more: what is under way is forgotten; the next leader repeats it.
+    Not,
+}
+
+/// A durable cursor (M-18).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    /// Everything up to here is done.
+    pub done: Seq,
+    /// Everything up to here may have been handed out: a redelivery of an exact consumer covers `done + 1 ..= open_to`, no
+    /// more and no less. Equal to `done` for a consumer that is not exact.
+    pub open_to: Seq,
+}
+
+/// Where a consumer without a stored cursor begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first kept record.
+    Earliest,
+    /// After what is committed when its first leadership here begins.
+    Latest,
+    /// At this position.
+    At(Seq),
+}
+
+/// A consumer of committed records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    /// Unique name; part of the row's key.
+    pub name: Arc<str>,
+    /// Where it begins.
+    pub start: Start,
+    /// Whether windows are fixed durably before they are handed out (M-18).
+    pub exact: bool,
+    /// Whether it wants the first record of the channel only (the membership rows of a person channel, PC-2).
+    pub first_only: bool,
+    /// Attempts before a record is given up; none tries for ever.
+    pub attempts_max: Option<u32>,
+    /// Records of one run.
+    pub run_max: u32,
+}
+
+/// How an effect failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// To be tried again, not before this time when the consumer named one.
+    Retry {
+        /// Wished pause.
+        after: Option<Duration>,
+    },
+    /// The first record of the run can never be done.
+    Poison,
+}
+
+impl Consumer {
+    /// The built-in delivery to sessions: at least once, never given up.
+    #[must_use]
+    pub fn delivery(limits: &Limits) -> Consumer {
+        Consumer {
+            name: Arc::from(super::DELIVERY),
+            start: Start::Earliest,
+            exact: false,
+            first_only: false,
+            attempts_max: None,
+            run_max: limits.delivery_run,
+        }
+    }
+
+    /// The built-in writer of the two membership rows of a person channel (PC-2).
+    #[must_use]
+    pub fn membership() -> Consumer {
+        Consumer {
+            name: Arc::from(super::MEMBERSHIP),
+            start: Start::Earliest,
+            exact: false,
+            first_only: true,
+            attempts_max: None,
+            run_max: 1,
+        }
+    }
+}
+
+impl Cursor {
+    /// The stored bytes: done, open_to, big-endian.
+    #[must_use]
+    pub fn encode(self) -> Bytes {
+        let mut out = Vec::with_capacity(16);
+        out.extend_from_slice(&self.done.0.to_be_bytes());
+        out.extend_from_slice(&self.open_to.0.to_be_bytes());
+        Bytes::from(out)
+    }
+
+    /// The cursor of these bytes; none when they are not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Cursor> {
+        let (done, rest) = bytes.split_first_chunk::<8>()?;
+        let open_to = <[u8; 8]>::try_from(rest).ok()?;
+        let cursor = Cursor {
+            done: Seq(u64::from_be_bytes(*done)),
+            open_to: Seq(u64::from_be_bytes(open_to)),
+        };
+        (cursor.done <= cursor.open_to).then_some(cursor)
+    }
+
+    /// The larger of two cursors, as replicas merge them (M-6).
+    #[must_use]
+    pub fn merge(self, other: Cursor) -> Cursor {
+        let done = self.done.max(other.done);
+        Cursor {
+            done,
+            open_to: self.open_to.max(other.open_to).max(done),
+        }
+    }
+}
