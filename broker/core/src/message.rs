@@ -152,13 +152,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// CRC-32 over position, leader epoch, stamp, key and body.
+    /// CRC-32 over position, leader epoch, stamp, id, key and body.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&self.seq.0.to_be_bytes());
         hasher.update(&self.leader_epoch.0.to_be_bytes());
         hasher.update(&self.stamp_ms.to_be_bytes());
+        hasher.update(&self.id.0.to_be_bytes());
         hasher.update(&[u8::from(self.key.is_some())]);
         if let Some(key) = self.key {
             hasher.update(&key.hash.to_be_bytes());

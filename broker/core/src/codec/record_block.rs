@@ -11,6 +11,8 @@
 //! | per record: 4 | length of the body |
 //! | 8 | leader epoch |
 //! | 8 | stamp, ms since 1970 |
+//! | 8 | message id |
+//! | 8 | message id |
 //! | 1 | 1 when an idempotency key follows, else 0 |
 //! | 0 or 8 + 16 | hash and digest of the idempotency key |
 //! | body | the encoded message |
@@ -20,13 +22,13 @@
 //! record's checksum fail (R30).
 
 use crate::message::{DedupeKey, Record};
-use crate::types::{LeaderEpoch, Seq};
+use crate::types::{LeaderEpoch, MessageId, Seq};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::fmt;
 
 const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 9;
-const FIXED_RECORD_BYTES: usize = 4 + 8 + 8 + 1 + 4;
+const FIXED_RECORD_BYTES: usize = 4 + 8 + 8 + 8 + 1 + 4;
 const KEY_BYTES: usize = 8 + 16;
 
 /// A value that does not hold what was once written (R30). Says which record and why.
@@ -57,6 +59,7 @@ pub fn encode(records: &[Record]) -> Bytes {
         out.put_u32(u32::try_from(record.body.len()).unwrap_or(u32::MAX));
         out.put_u64(record.leader_epoch.0);
         out.put_u64(record.stamp_ms);
+        out.put_i64(record.id.0);
         out.put_u8(u8::from(record.key.is_some()));
         if let Some(key) = record.key {
             out.put_u64(key.hash);
@@ -135,6 +138,7 @@ fn decode_record(seq: Seq, rest: &mut Bytes) -> Option<Record> {
     let body_len = usize::try_from(rest.get_u32()).ok()?;
     let leader_epoch = LeaderEpoch(rest.get_u64());
     let stamp_ms = rest.get_u64();
+    let id = MessageId(rest.get_i64());
     let key = match rest.get_u8() {
         0 => None,
         1 if rest.len() >= KEY_BYTES => Some(DedupeKey {
@@ -151,6 +155,7 @@ fn decode_record(seq: Seq, rest: &mut Bytes) -> Option<Record> {
         seq,
         leader_epoch,
         stamp_ms,
+        id,
         key,
         body,
         crc: rest.get_u32(),
@@ -180,6 +185,7 @@ mod tests {
             seq: Seq(seq),
             leader_epoch: LeaderEpoch(3),
             stamp_ms: 1_700_000_000_000,
+            id: MessageId(77),
             key,
             body: Bytes::from_static(body),
             crc: 0,

@@ -84,7 +84,7 @@ impl RecordPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::LeaderEpoch;
+    use crate::types::{LeaderEpoch, MessageId};
 
     fn block(seqs: std::ops::RangeInclusive<u64>) -> (Seq, Bytes) {
         let records: Vec<Record> = seqs
@@ -93,6 +93,7 @@ mod tests {
                     seq: Seq(seq),
                     leader_epoch: LeaderEpoch(1),
                     stamp_ms: 1,
+                    id: MessageId(1),
                     key: None,
                     body: Bytes::from_static(b"0123456789"),
                     crc: 0,
