@@ -3,7 +3,10 @@
 fn main() -> std::io::Result<()> {
     const FOLDER: &str = "../../proto/storage/v1";
     let names = ["command", "message", "raft", "row"];
-    let files: Vec<String> = names.iter().map(|name| format!("{FOLDER}/{name}.proto")).collect();
+    let files: Vec<String> = names
+        .iter()
+        .map(|name| format!("{FOLDER}/{name}.proto"))
+        .collect();
     println!("cargo::rerun-if-changed={FOLDER}");
     let mut config = prost_build::Config::new();
     config.bytes(["."]);

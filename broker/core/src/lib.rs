@@ -8,8 +8,8 @@
 pub mod admin;
 pub mod append;
 pub mod client;
-pub mod delivery;
 pub mod codec;
+pub mod delivery;
 pub mod effect;
 pub mod hooks;
 pub mod invariant;

@@ -178,6 +178,8 @@ pub enum Message {
     Raft {
         /// The disk content of the sender: an older one is not listened to (CO-5).
         disk: DiskBoot,
+        /// The disk content that the sender speaks to, 0 when it is not known: another one has lost what Raft relies on.
+        to_disk: DiskBoot,
         /// Encoded Raft message.
         body: Bytes,
     },

@@ -12,8 +12,26 @@
 //!
 //! *Absent*: routing to the leader, retries, and the members of other groups; the shard does these.
 
+mod apply;
+pub mod command;
+pub mod faults;
+pub mod fsm;
+pub mod grants;
+mod group;
 mod interface;
+pub mod keys;
+mod lead;
+mod log;
+mod members;
+mod proposals;
+mod reads;
+mod ready;
+pub mod rows;
+pub mod rules;
+mod snapshot;
+mod stop;
 
+pub use group::{Group, GroupConfig, Image};
 pub use interface::{
     ChunkAnswer, Input, Lane, MemberChange, Message, Output, ProposeError, Status, Transfer,
 };

@@ -1,0 +1,218 @@
+//! Values of the slot rows, and the core's types in their stored form.
+
+use crate::admin::ChannelFlags;
+use crate::codec::Corrupt;
+pub use crate::codec::{decode, encode};
+use crate::types::{
+    ChannelKey, ChannelKind, ChannelMeta, DiskBoot, Incarnation, Leader, LeaderEpoch, NodeId, ProcessBoot,
+    Replica, Seq, VoterSet,
+};
+use bytes::Bytes;
+use penstock_wire::storage::v1;
+
+/// A replica in its stored form.
+#[must_use]
+pub fn replica(replica: &Replica) -> v1::Replica {
+    v1::Replica {
+        node: u32::from(replica.node.0),
+        disk: replica.disk.0,
+    }
+}
+
+/// A node id from its stored form: 1..=1023.
+///
+/// # Errors
+/// [`Corrupt`] when out of range.
+pub fn read_node(node: u32) -> Result<NodeId, Corrupt> {
+    match u16::try_from(node) {
+        Ok(node) if (1..=1_023).contains(&node) => Ok(NodeId(node)),
+        _ => Err(Corrupt),
+    }
+}
+
+/// A replica from its stored form.
+///
+/// # Errors
+/// [`Corrupt`] when the node id is out of range.
+pub fn read_replica(stored: &v1::Replica) -> Result<Replica, Corrupt> {
+    Ok(Replica {
+        node: read_node(stored.node)?,
+        disk: DiskBoot(stored.disk),
+    })
+}
+
+/// A leader in its stored form.
+#[must_use]
+pub fn leader(leader: &Leader) -> v1::Leader {
+    v1::Leader {
+        node: u32::from(leader.node.0),
+        process: leader.process.0,
+    }
+}
+
+/// A leader from its stored form.
+///
+/// # Errors
+/// [`Corrupt`] when the node id is out of range.
+pub fn read_leader(stored: &v1::Leader) -> Result<Leader, Corrupt> {
+    Ok(Leader {
+        node: read_node(stored.node)?,
+        process: ProcessBoot(stored.process),
+    })
+}
+
+fn voter_set(set: &VoterSet) -> v1::VoterSet {
+    v1::VoterSet {
+        isr: set.isr.iter().map(replica).collect(),
+        min_isr: u32::from(set.min_isr),
+    }
+}
+
+fn read_voter_set(stored: &v1::VoterSet) -> Result<VoterSet, Corrupt> {
+    Ok(VoterSet {
+        isr: stored.isr.iter().map(read_replica).collect::<Result<_, _>>()?,
+        min_isr: u8::try_from(stored.min_isr).map_err(|_| Corrupt)?,
+    })
+}
+
+/// A channel's meta in its stored form.
+#[must_use]
+pub fn meta(meta: &ChannelMeta) -> v1::ChannelMeta {
+    v1::ChannelMeta {
+        incarnation: meta.incarnation.0,
+        leader: meta.leader.as_ref().map(leader),
+        leader_epoch: meta.leader_epoch.0,
+        voters: Some(voter_set(&meta.voters)),
+        previous: meta.previous.as_ref().map(voter_set),
+        learners: meta.learners.iter().map(replica).collect(),
+        reborn: meta
+            .reborn
+            .iter()
+            .map(|(node, epoch)| v1::Reborn {
+                node: u32::from(node.0),
+                leader_epoch: epoch.0,
+            })
+            .collect(),
+        epoch: meta.epoch,
+        version: meta.version,
+        fenced: meta.fence.is_some(),
+        fence: meta.fence.unwrap_or_default(),
+        retention_through: meta.retention_through.0,
+    }
+}
+
+/// A channel's meta from its stored form.
+///
+/// # Errors
+/// [`Corrupt`] when a number is out of its range.
+pub fn read_meta(stored: &v1::ChannelMeta) -> Result<ChannelMeta, Corrupt> {
+    Ok(ChannelMeta {
+        incarnation: Incarnation(stored.incarnation),
+        leader: stored.leader.as_ref().map(read_leader).transpose()?,
+        leader_epoch: LeaderEpoch(stored.leader_epoch),
+        voters: read_voter_set(stored.voters.as_ref().ok_or(Corrupt)?)?,
+        previous: stored.previous.as_ref().map(read_voter_set).transpose()?,
+        learners: stored
+            .learners
+            .iter()
+            .map(read_replica)
+            .collect::<Result<_, _>>()?,
+        reborn: stored
+            .reborn
+            .iter()
+            .map(|reborn| Ok((read_node(reborn.node)?, LeaderEpoch(reborn.leader_epoch))))
+            .collect::<Result<_, _>>()?,
+        epoch: stored.epoch,
+        version: stored.version,
+        fence: stored.fenced.then_some(stored.fence),
+        retention_through: Seq(stored.retention_through),
+    })
+}
+
+/// A channel's meta as the bytes of its row.
+#[must_use]
+pub fn encode_meta(value: &ChannelMeta) -> Bytes {
+    encode(&meta(value))
+}
+
+/// A channel's meta from the bytes of its row.
+///
+/// # Errors
+/// [`Corrupt`] when the bytes are none.
+pub fn decode_meta(bytes: &[u8]) -> Result<ChannelMeta, Corrupt> {
+    read_meta(&decode::<v1::ChannelMeta>(bytes)?)
+}
+
+/// The flags of a channel's definition row.
+#[must_use]
+pub fn flags(stored: &v1::Channel) -> ChannelFlags {
+    ChannelFlags {
+        large: stored.large,
+        ban: stored.ban,
+        disband: stored.disband,
+        send_ban: stored.send_ban,
+        allow_stranger: stored.allow_stranger,
+    }
+}
+
+/// A channel's name in its stored form.
+#[must_use]
+pub fn name(channel: &ChannelKey) -> v1::ChannelName {
+    v1::ChannelName {
+        id: channel.id.to_string(),
+        kind: u32::from(channel.kind.0),
+    }
+}
+
+/// Longest uid or channel id, bytes.
+pub const ID_BYTES_MAX: usize = 1_024;
+
+/// A channel from its stored name: a non-empty id of bounded length, a kind of 1..=255.
+///
+/// # Errors
+/// [`Corrupt`] otherwise.
+pub fn read_name(stored: Option<&v1::ChannelName>) -> Result<ChannelKey, Corrupt> {
+    let stored = stored.ok_or(Corrupt)?;
+    let kind = u8::try_from(stored.kind).map_err(|_| Corrupt)?;
+    if kind == 0 || stored.id.is_empty() || stored.id.len() > ID_BYTES_MAX {
+        return Err(Corrupt);
+    }
+    Ok(ChannelKey::new(&stored.id, ChannelKind(kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_meta_survives() {
+        let replica = |node| Replica {
+            node: NodeId(node),
+            disk: DiskBoot(u64::from(node) * 7),
+        };
+        let meta = ChannelMeta {
+            incarnation: Incarnation(3 << 48 | 9),
+            leader: Some(Leader {
+                node: NodeId(2),
+                process: ProcessBoot(77),
+            }),
+            leader_epoch: LeaderEpoch(4),
+            voters: VoterSet {
+                isr: vec![replica(1), replica(2), replica(3)],
+                min_isr: 2,
+            },
+            previous: Some(VoterSet {
+                isr: vec![replica(1), replica(2)],
+                min_isr: 2,
+            }),
+            learners: vec![replica(4)],
+            reborn: vec![(NodeId(3), LeaderEpoch(2))],
+            epoch: 5,
+            version: 6,
+            fence: Some(0),
+            retention_through: Seq(11),
+        };
+        assert_eq!(decode_meta(&encode_meta(&meta)), Ok(meta));
+        assert_eq!(decode_meta(&[0xff]), Err(Corrupt));
+    }
+}
