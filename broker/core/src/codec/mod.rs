@@ -2,3 +2,6 @@
 
 pub mod record_block;
 pub mod record_page;
+mod stored;
+
+pub use stored::{COMMAND_VERSION, Corrupt, decode, decode_message, encode, encode_command, encode_message};
