@@ -157,6 +157,30 @@ pub fn machines(tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// Complains about a machine whose `mod.rs` does not open by saying what it owns, keeps, passes through and leaves out.
+pub fn headings(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for machine in MACHINES {
+        let path = format!("broker/core/src/{machine}/mod.rs");
+        let Some(file) = tree.file(&path) else { continue };
+        let opening: Vec<&str> = file
+            .text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .collect();
+        for heading in ["Owns", "Invariants", "States", "Absent"] {
+            let marked = [format!("//! # {heading}"), format!("//! *{heading}*")];
+            if !opening
+                .iter()
+                .any(|line| marked.iter().any(|mark| line.starts_with(mark)))
+            {
+                complaints.push(format!("{path}: does not say *{heading}*"));
+            }
+        }
+    }
+    complaints
+}
+
 /// The first names after every use of this prefix; `crate::{a::B, c}` yields `a` and `c`.
 fn paths<'a>(code: &'a str, prefix: &'a str) -> impl Iterator<Item = String> + 'a {
     code.match_indices(prefix)
@@ -213,6 +237,21 @@ mod tests {
         assert!(complaints[0].contains("penstock-store"));
         assert!(complaints[1].contains("link tokio"));
         assert!(complaints[2].contains("no place"));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_introduce_itself_is_found() {
+        let tree = Tree::of(&[
+            (
+                "broker/core/src/slot/mod.rs",
+                "//! A group.\n//!\n//! *Owns*: a\n//! # Invariants\n//! *Absent*: b\nmod a;\n",
+            ),
+            ("broker/core/src/shard/mod.rs", "//! Composes.\n"),
+        ]);
+        assert_eq!(
+            headings(&tree),
+            ["broker/core/src/slot/mod.rs: does not say *States*"]
+        );
     }
 
     #[test]

@@ -30,6 +30,11 @@ mod tests {
     }
 
     #[test]
+    fn machines_introduce_themselves() {
+        holds(layering::headings(&Tree::read()));
+    }
+
+    #[test]
     fn core_and_wire_reach_for_nothing_outside() {
         holds(purity::check(&Tree::read()));
     }
