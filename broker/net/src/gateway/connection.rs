@@ -52,6 +52,9 @@ pub(super) struct Connection<D: Dispatch> {
     is_announced: bool,
     /// The client said that it leaves.
     is_leaving: bool,
+    /// The last step stopped before the end of the input or of the queue, because the output was full.
+    is_input_left: bool,
+    is_outbox_left: bool,
     read_bytes: usize,
     clock: Clock,
 }
@@ -63,6 +66,7 @@ struct Clock {
     connect_came: Option<Instant>,
     last_frame: Instant,
     write_stalled: Option<Instant>,
+    closing: Option<(Instant, CloseReason)>,
 }
 
 impl<D: Dispatch> Connection<D> {
@@ -90,6 +94,8 @@ impl<D: Dispatch> Connection<D> {
             pending: VecDeque::new(),
             is_announced: false,
             is_leaving: false,
+            is_input_left: false,
+            is_outbox_left: false,
             read_bytes: READ_BYTES_MIN,
             clock: Clock {
                 now,
@@ -97,6 +103,7 @@ impl<D: Dispatch> Connection<D> {
                 connect_came: None,
                 last_frame: now,
                 write_stalled: None,
+                closing: None,
             },
         }
     }
@@ -132,6 +139,13 @@ impl<D: Dispatch> Connection<D> {
                     }
                 }
                 () = self.outbox.changed(), if wants_output => {}
+                reason = self.outbox.closing(), if self.clock.closing.is_none() => {
+                    if reason == CloseReason::OutboundOverflow {
+                        // The queue is gone, and the peer does not read what is left.
+                        return reason.into();
+                    }
+                    self.clock.closing = Some((Instant::now(), reason));
+                }
                 () = self.shared.dispatch.room(self.id), if !self.pending.is_empty() => {}
                 () = timer.as_mut() => {
                     // The deadline may have moved since the timer was set.
@@ -157,6 +171,12 @@ impl<D: Dispatch> Connection<D> {
             // An idle connection keeps no buffer.
             self.link.input = BytesMut::new();
         }
+        let can_go_on = self.link.output.len() < OUTPUT_BYTES_HIGH
+            && (self.is_outbox_left || self.is_input_left && self.wants_input());
+        if can_go_on {
+            // What was left for want of room has room now, and nothing else would wake this task for it.
+            self.outbox.nudge();
+        }
         end.or_else(|| written.is_err().then(|| CloseReason::PeerClosed.into()))
     }
 
@@ -174,6 +194,7 @@ impl<D: Dispatch> Connection<D> {
 
     /// Hands frames to the shard until there are no more or it takes no more.
     fn take_input(&mut self) -> Option<End> {
+        self.is_input_left = false;
         loop {
             if !self.offer_pending() {
                 return None;
@@ -182,6 +203,7 @@ impl<D: Dispatch> Connection<D> {
                 return Some(CloseReason::PeerClosed.into());
             }
             if !self.may_take_more() {
+                self.is_input_left = true;
                 return None;
             }
             match self.take_frame() {
@@ -309,6 +331,7 @@ impl<D: Dispatch> Connection<D> {
     /// Puts queued frames into the output, up to its bound.
     fn take_outbox(&mut self) -> Option<End> {
         let mut frames = Vec::new();
+        self.is_outbox_left = true;
         while self.link.output.len() < OUTPUT_BYTES_HIGH {
             let close = self
                 .outbox
@@ -323,6 +346,7 @@ impl<D: Dispatch> Connection<D> {
                 return Some(reason.into());
             }
             if is_last {
+                self.is_outbox_left = false;
                 break;
             }
         }
@@ -442,12 +466,18 @@ impl<D: Dispatch> Connection<D> {
                 CloseReason::ConnectTimeout,
             )
         };
-        match self.clock.write_stalled {
-            Some(since) if since + config.write_timeout < waiting.0 => {
-                (since + config.write_timeout, CloseReason::OutboundOverflow)
-            }
-            Some(_) | None => waiting,
-        }
+        let stalled = self
+            .clock
+            .write_stalled
+            .map(|since| (since + config.write_timeout, CloseReason::OutboundOverflow));
+        let closing = self
+            .clock
+            .closing
+            .map(|(since, reason)| (since + config.close_timeout, reason));
+        [stalled, closing].into_iter().flatten().fold(
+            waiting,
+            |first, other| if other.0 < first.0 { other } else { first },
+        )
     }
 
     fn late(&mut self, overdue: CloseReason) -> End {

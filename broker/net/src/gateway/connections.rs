@@ -100,6 +100,8 @@ impl Connections {
 pub(super) struct Outbox {
     state: Mutex<Queue>,
     wake: Notify,
+    /// Apart from `wake`, because a connection with a full output waits for this one only.
+    wake_to_close: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +124,7 @@ impl Outbox {
                 close: Some(CloseReason::OutboundOverflow),
                 ..Queue::default()
             };
+            self.wake_to_close.notify_one();
         } else {
             queue.bytes = bytes;
             queue.frames.push_back(frame);
@@ -134,6 +137,7 @@ impl Outbox {
     pub(super) fn close(&self, reason: CloseReason) {
         locked(&self.state).close.get_or_insert(reason);
         self.wake.notify_one();
+        self.wake_to_close.notify_one();
     }
 
     /// Moves waiting frames of about `budget` bytes to `frames`. Says why to close once nothing waits any more.
@@ -151,6 +155,21 @@ impl Outbox {
             frames.push(frame);
         }
         None
+    }
+
+    /// Completes when the connection is to be closed after what is queued. Says why.
+    pub(super) async fn closing(&self) -> CloseReason {
+        loop {
+            if let Some(reason) = locked(&self.state).close {
+                return reason;
+            }
+            self.wake_to_close.notified().await;
+        }
+    }
+
+    /// Completes [`Outbox::changed`] once more.
+    pub(super) fn nudge(&self) {
+        self.wake.notify_one();
     }
 
     /// Completes when something has been pushed or the connection is to be closed since the last call.

@@ -47,7 +47,7 @@ async fn every_row_ends_as_it_must() {
     let edge = Edge::start().await;
     let mut bystander = TcpClient::session(edge.tcp(), 6, "bystander").await;
     let cases = cases();
-    assert_eq!(cases.len(), 27);
+    assert_eq!(cases.len(), 28);
     for case in &cases {
         match case.name.split('-').next() {
             Some("ws") => websocket_case(&edge, case).await,

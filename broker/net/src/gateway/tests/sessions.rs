@@ -456,3 +456,46 @@ async fn many_frames_in_one_write_are_answered_in_order() {
         assert_eq!(send_ack(&mut client).await.client_seq, client_seq);
     }
 }
+
+#[tokio::test]
+async fn more_than_the_output_holds_is_written_without_further_cause() {
+    let edge = Edge::start().await;
+    let mut client = TcpClient::session(edge.tcp(), 6, "u1").await;
+    let mut send = Send {
+        payload: Bytes::from(vec![1; 30_000]),
+        ..message(1, "echo")
+    };
+    client.cipher().seal_send(&mut send);
+    let mut bytes = BytesMut::new();
+    for _ in 0..20 {
+        bytes.extend_from_slice(&encoded(&Frame::Send(send.clone()), Version::LATEST));
+    }
+    client.raw(&bytes).await;
+    for _ in 0..20 {
+        assert!(matches!(client.frame().await, Some(Frame::Recv(_))));
+        assert_eq!(send_ack(&mut client).await.reason_code, 1);
+    }
+}
+
+#[tokio::test]
+async fn more_requests_than_may_wait_are_all_answered() {
+    let edge = Edge::start().await;
+    let mut client = WebSocketClient::rpc_session(edge.websocket(), "u1").await;
+    for number in 0..10_000 {
+        client
+            .text(&format!(r#"{{"id":"{number}","method":"ping"}}"#))
+            .await;
+    }
+    for number in 0..10_000 {
+        assert_eq!(client.json().await["id"], number.to_string());
+    }
+    // Errors are answered by the gateway itself and fill the output in the same way.
+    for number in 0..3_000 {
+        client
+            .text(&format!(r#"{{"id":"{number}","method":"nope"}}"#))
+            .await;
+    }
+    for number in 0..3_000 {
+        assert_eq!(client.json().await["id"], number.to_string());
+    }
+}
