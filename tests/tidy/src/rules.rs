@@ -10,7 +10,7 @@ pub const PAGE: &str = "broker/docs/rules.md";
 const HYPHENATED: &[&str] = &["AP", "CH", "CL", "CO", "GA", "M", "PC", "PR", "RD", "SF", "SL"];
 
 /// Families whose ids are a letter and a number. They are looked for in comments and documents only.
-const BARE: &[&str] = &["F", "R"];
+const BARE: &[&str] = &["F", "R", "S"];
 
 /// Complains about ids that are cited and not defined, or defined twice.
 pub fn check(tree: &Tree) -> Vec<String> {
