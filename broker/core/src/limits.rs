@@ -68,6 +68,10 @@ pub struct Limits {
     pub reoffers_max: u32,
     /// Session: sends in flight of one session.
     pub session_sends_max: usize,
+    /// Session: ephemeral subscriptions of one session (PC-6).
+    pub session_subscriptions_max: usize,
+    /// Session: channels whose last offered position one session remembers (M-15).
+    pub session_channels_max: usize,
     /// Presence: how long a candidate waits for old sessions to close (PR-3).
     pub activation_timeout: Duration,
     /// Presence: lease of a route, refreshed by inbound frames (PR-2).
@@ -120,6 +124,8 @@ impl Default for Limits {
             reoffer_interval: Duration::from_secs(20),
             reoffers_max: 8,
             session_sends_max: 1_024,
+            session_subscriptions_max: 256,
+            session_channels_max: 1_024,
             activation_timeout: Duration::from_secs(3),
             route_lease: Duration::from_secs(90),
             touch_interval: Duration::from_secs(10),

@@ -49,6 +49,15 @@ pub struct Message {
     pub draft: Draft,
 }
 
+impl Message {
+    /// Whether the message is no longer shown at this wall clock (SF-2).
+    #[must_use]
+    pub fn expired(&self, wall_ms: u64) -> bool {
+        let lives_ms = u64::from(self.draft.expire_s) * 1_000;
+        lives_ms > 0 && self.stamp_ms.saturating_add(lives_ms) <= wall_ms
+    }
+}
+
 /// A message on its way to sessions, with the channel it belongs to. Shared by all its recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {

@@ -22,8 +22,15 @@
 //! # Absent
 //! No permission, no member rows (the shard reads them), no bytes of a wire format, nothing for offline users.
 
+mod channel;
 mod faults;
+mod members;
+mod run;
+mod targets;
+#[cfg(test)]
+mod tests;
 
+pub use channel::Channel;
 pub use faults::{Fault, Faults};
 
 use crate::limits::Limits;

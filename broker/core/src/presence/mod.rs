@@ -24,12 +24,17 @@
 //! Nothing is stored, and nothing here decides what offline means for a message. No wall clock.
 
 mod authority;
+mod conflict;
 mod faults;
 mod owner;
+#[cfg(test)]
+mod tests;
+mod user;
 
-pub use authority::{Input, Output};
+pub use authority::{Authority, Input, Output};
+pub use conflict::{evicts, exclude};
 pub use faults::{Fault, Faults};
-pub use owner::{OwnerInput, OwnerOutput};
+pub use owner::{Owner, OwnerInput, OwnerOutput};
 
 use crate::types::{GroupId, NodeId, ProcessBoot, Reason, Route, SlotId, Term, Token, Uid};
 
@@ -116,6 +121,8 @@ pub enum Notice {
     Registered {
         /// From the question.
         token: Token,
+        /// The leadership that answers: the answer of an earlier one is not enough.
+        fence: Fence,
         /// Live, or the reason for CONNACK.
         result: Result<(), Reason>,
     },

@@ -1,7 +1,14 @@
 //! The owner's side of presence: which sessions of this shard are registered where.
 
 use super::{Fence, Notice, Request};
-use crate::types::{NodeId, Reason, Route, SlotId, Token};
+use crate::limits::Limits;
+use crate::types::{ConnectionId, NodeId, Now, Reason, Route, SlotId, Token};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// Routes in one part of an announcement.
+const ANNOUNCE_BATCH: usize = 512;
 
 /// What the owner is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,4 +66,268 @@ pub enum OwnerOutput {
         /// Its route.
         route: Route,
     },
+}
+
+/// Which sessions of this shard are registered where.
+#[derive(Debug)]
+pub struct Owner {
+    limits: Limits,
+    slots: BTreeMap<SlotId, Slot>,
+    /// Slots of the registrations under way.
+    asked: BTreeMap<Token, SlotId>,
+    due: BTreeSet<(Duration, Due)>,
+}
+
+/// What is repeated until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Announce(SlotId),
+    Register(Token),
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    leader: Option<(NodeId, Fence)>,
+    /// Registered sessions.
+    routes: BTreeMap<ConnectionId, Route>,
+    pending: BTreeMap<Token, Route>,
+    announcement: Option<Announcement>,
+}
+
+/// Routes are announced in parts, one after the other, so that the last one says that all have arrived.
+#[derive(Clone, Copy, Debug)]
+struct Announcement {
+    part: u32,
+    /// Where the part starts, exclusive.
+    after: Option<ConnectionId>,
+    /// Where it ends; none in the last part, or before it was sent.
+    through: Option<ConnectionId>,
+}
+
+impl Owner {
+    /// Knows no leader and no session yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Owner {
+        Owner {
+            limits,
+            slots: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// Handles one input.
+    pub fn handle(&mut self, now: Now, input: OwnerInput, out: &mut Vec<OwnerOutput>) {
+        match input {
+            OwnerInput::Register { token, route } => {
+                let slot = route.uid.slot();
+                self.slots.entry(slot).or_default().pending.insert(token, route);
+                self.asked.insert(token, slot);
+                self.ask(now, token, out);
+            }
+            OwnerInput::Unregister { route } => self.unregister(route, out),
+            OwnerInput::Touch { routes } => self.touch(routes, out),
+            OwnerInput::Leader { slot, leader } => self.leader(now, slot, leader, out),
+            OwnerInput::Notice { notice } => self.notice(now, notice, out),
+        }
+    }
+
+    /// When [`Owner::expire`] may have something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Repeats what was not answered.
+    pub fn expire(&mut self, now: Now, out: &mut Vec<OwnerOutput>) {
+        while let Some((at, due)) = self.due.first().copied() {
+            if at > now.monotonic {
+                break;
+            }
+            self.due.pop_first();
+            match due {
+                Due::Announce(slot) => self.announce(now, slot, out),
+                Due::Register(token) => self.ask(now, token, out),
+            }
+        }
+    }
+
+    /// Registered sessions of this shard.
+    #[must_use]
+    pub fn routes(&self) -> usize {
+        self.slots.values().map(|slot| slot.routes.len()).sum()
+    }
+
+    /// Asks for a registration, now and again until it is answered.
+    fn ask(&mut self, now: Now, token: Token, out: &mut Vec<OwnerOutput>) {
+        let Some(slot) = self.asked.get(&token).copied() else {
+            return;
+        };
+        let Some(known) = self.slots.get(&slot) else {
+            return;
+        };
+        if let Some((to, fence)) = known.leader
+            && let Some(route) = known.pending.get(&token)
+        {
+            let request = Request::Register {
+                slot,
+                fence,
+                token,
+                route: route.clone(),
+            };
+            out.push(OwnerOutput::Send { to, request });
+        }
+        self.due
+            .insert((now.after(self.limits.channel_retry), Due::Register(token)));
+    }
+
+    fn unregister(&mut self, route: Route, out: &mut Vec<OwnerOutput>) {
+        let slot = route.uid.slot();
+        let known = self.slots.entry(slot).or_default();
+        if known.routes.get(&route.connection) == Some(&route) {
+            known.routes.remove(&route.connection);
+        }
+        let asked = &mut self.asked;
+        known.pending.retain(|token, pending| {
+            let over = *pending == route;
+            if over {
+                asked.remove(token);
+            }
+            !over
+        });
+        // Without a leader nothing is lost: the next one only learns what is announced to it.
+        if let Some((to, _)) = known.leader {
+            let request = Request::Unregister { slot, route };
+            out.push(OwnerOutput::Send { to, request });
+        }
+    }
+
+    fn touch(&mut self, routes: Vec<Route>, out: &mut Vec<OwnerOutput>) {
+        let mut by_slot: BTreeMap<SlotId, Vec<Route>> = BTreeMap::new();
+        for route in routes {
+            let slot = route.uid.slot();
+            let known = self
+                .slots
+                .get(&slot)
+                .and_then(|known| known.routes.get(&route.connection));
+            if known == Some(&route) {
+                by_slot.entry(slot).or_default().push(route);
+            }
+        }
+        for (slot, routes) in by_slot {
+            if let Some((to, fence)) = self.slots.get(&slot).and_then(|known| known.leader) {
+                let request = Request::Touch { slot, fence, routes };
+                out.push(OwnerOutput::Send { to, request });
+            }
+        }
+    }
+
+    fn leader(
+        &mut self,
+        now: Now,
+        slot: SlotId,
+        leader: Option<(NodeId, Fence)>,
+        out: &mut Vec<OwnerOutput>,
+    ) {
+        let known = self.slots.entry(slot).or_default();
+        if known.leader == leader {
+            return;
+        }
+        known.leader = leader;
+        known.announcement = leader.map(|_| Announcement {
+            part: 0,
+            after: None,
+            through: None,
+        });
+        let pending: Vec<Token> = known.pending.keys().copied().collect();
+        self.announce(now, slot, out);
+        for token in pending {
+            self.ask(now, token, out);
+        }
+    }
+
+    /// Sends the current part of the announcement, now and again until it is answered.
+    fn announce(&mut self, now: Now, slot: SlotId, out: &mut Vec<OwnerOutput>) {
+        let Some(known) = self.slots.get_mut(&slot) else {
+            return;
+        };
+        let (Some((to, fence)), Some(announcement)) = (known.leader, &mut known.announcement) else {
+            return;
+        };
+        let from = announcement.after.map_or(Bound::Unbounded, Bound::Excluded);
+        // A part that is repeated keeps its end: the answer to its first copy must mean the same routes.
+        let to_end = announcement.through.map_or(Bound::Unbounded, Bound::Included);
+        let rest = known.routes.range((from, to_end));
+        let routes: Vec<Route> = rest
+            .take(ANNOUNCE_BATCH)
+            .map(|(_, route)| route.clone())
+            .collect();
+        if routes.len() == ANNOUNCE_BATCH {
+            announcement.through = routes.last().map(|route| route.connection);
+        }
+        let last = announcement.through.is_none();
+        let request = Request::Announce {
+            slot,
+            fence,
+            part: announcement.part,
+            routes,
+            last,
+        };
+        out.push(OwnerOutput::Send { to, request });
+        self.due
+            .insert((now.after(self.limits.channel_retry), Due::Announce(slot)));
+    }
+
+    fn notice(&mut self, now: Now, notice: Notice, out: &mut Vec<OwnerOutput>) {
+        match notice {
+            Notice::Registered { token, fence, result } => self.registered(token, fence, result, out),
+            Notice::Announced { slot, fence, part } => self.announced(now, slot, fence, part, out),
+            Notice::Close { route } => out.push(OwnerOutput::Kick { route }),
+            // What was asked is asked again, of whoever leads by then. Lookups are not asked by owners.
+            Notice::NotLeader { .. } | Notice::Found { .. } => {}
+        }
+    }
+
+    fn registered(
+        &mut self,
+        token: Token,
+        fence: Fence,
+        result: Result<(), Reason>,
+        out: &mut Vec<OwnerOutput>,
+    ) {
+        // The session may have ended meanwhile: its unregister is on the way and leaves a tombstone.
+        let Some(known) = self.asked.get(&token).and_then(|slot| self.slots.get_mut(slot)) else {
+            return;
+        };
+        // An earlier leader's answer says nothing about what the present one knows: it is asked too.
+        if known.leader.is_none_or(|(_, current)| current != fence) {
+            return;
+        }
+        self.asked.remove(&token);
+        let Some(route) = known.pending.remove(&token) else {
+            return;
+        };
+        if result.is_ok() {
+            known.routes.insert(route.connection, route);
+        }
+        out.push(OwnerOutput::Registered { token, result });
+    }
+
+    fn announced(&mut self, now: Now, slot: SlotId, fence: Fence, part: u32, out: &mut Vec<OwnerOutput>) {
+        let Some(known) = self.slots.get_mut(&slot) else {
+            return;
+        };
+        if known.leader.is_none_or(|(_, current)| current != fence) {
+            return;
+        }
+        let Some(announcement) = known.announcement.filter(|current| current.part == part) else {
+            return;
+        };
+        known.announcement = announcement.through.map(|through| Announcement {
+            part: part + 1,
+            after: Some(through),
+            through: None,
+        });
+        self.announce(now, slot, out);
+    }
 }

@@ -24,8 +24,16 @@
 //! No bytes, encryption or idle timers (the gateway's), no permission rules, no routing: a SEND leaves as it came, and the
 //! shard finds its authority. An idle session has no timer.
 
+mod collection;
 mod faults;
+mod offers;
+mod sends;
+mod state;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
 
+pub use collection::Sessions;
 pub use faults::{Fault, Faults};
 
 use crate::client::{ClientFrame, CloseReason, Secret, Send, ServerFrame};

@@ -1,0 +1,538 @@
+//! One run of messages on its way to its receivers.
+
+use super::members::{Audience, RouteKey, Subscribers, key_of};
+use super::targets::{Messages, by_node};
+use super::{Counters, MembersPage, Output, Presence, Pushed, Settings, Target};
+use crate::message::Committed;
+use crate::types::{NodeId, Now, Route, Seq, SlotId, Token, Uid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What outlives a run.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    last_token: u64,
+    pub(super) subscribers: Subscribers,
+    /// The whole member list of a group, and its revision.
+    cache: Option<(u64, Arc<[(Uid, Seq)]>)>,
+    /// Nodes and slots that failed last: the next run is not held up by them as long.
+    failing_nodes: BTreeSet<NodeId>,
+    failing_slots: BTreeSet<SlotId>,
+    /// Users for whom a run was given up although they may have sessions. At most a page; the rest is only counted.
+    missed: BTreeSet<Uid>,
+    pub(super) counters: Counters,
+}
+
+impl Memory {
+    pub(super) fn issue(&mut self) -> Token {
+        self.last_token += 1;
+        Token(self.last_token)
+    }
+
+    /// What a new leadership must not inherit.
+    pub(super) fn forget(&mut self) {
+        self.subscribers = Subscribers::default();
+        self.cache = None;
+        self.failing_nodes.clear();
+        self.failing_slots.clear();
+        self.missed.clear();
+    }
+}
+
+/// What a run needs of its surroundings while it handles something.
+pub(super) struct Context<'a> {
+    pub(super) now: Now,
+    pub(super) settings: &'a Settings,
+    pub(super) audience: &'a Audience,
+    pub(super) memory: &'a mut Memory,
+    pub(super) out: &'a mut Vec<Output>,
+}
+
+impl Context<'_> {
+    fn page(&self) -> usize {
+        usize::try_from(self.settings.limits.delivery_page.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// Until when something is tried: not long if it failed last time (PC-4).
+    fn patience(&self, failing: bool) -> Duration {
+        let limits = &self.settings.limits;
+        self.now.after(if failing {
+            limits.channel_retry
+        } else {
+            limits.request_timeout
+        })
+    }
+
+    /// The wait between two tries: it doubles.
+    fn pause(&self, tries: u32) -> Duration {
+        self.now.after(
+            self.settings
+                .limits
+                .channel_retry
+                .saturating_mul(1 << tries.min(6)),
+        )
+    }
+}
+
+/// Where the next receivers come from.
+#[derive(Debug)]
+enum Source {
+    Subscribers {
+        after: Option<RouteKey>,
+    },
+    Derived,
+    Members {
+        after: Option<Uid>,
+    },
+    Asked {
+        token: Token,
+        after: Option<Uid>,
+        ask_again_at: Duration,
+    },
+    Cached {
+        from: usize,
+    },
+    Exhausted,
+}
+
+/// Users of one slot whose routes are not known yet.
+#[derive(Debug)]
+struct Search {
+    /// With the position of each one's first message.
+    users: Vec<(Uid, u16)>,
+    /// Sessions that have their share already.
+    reached: BTreeSet<RouteKey>,
+    effort: Effort,
+}
+
+/// Sessions of one node that have not bound their share yet, by position in the push.
+#[derive(Debug)]
+struct Parcel {
+    node: NodeId,
+    targets: BTreeMap<u16, Target>,
+    effort: Effort,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    tries: u32,
+    /// When this try counts as unanswered.
+    answer_by: Duration,
+    give_up_at: Duration,
+}
+
+impl Effort {
+    fn new(failing: bool, context: &Context<'_>) -> Effort {
+        Effort {
+            tries: 0,
+            answer_by: Duration::ZERO,
+            give_up_at: context.patience(failing),
+        }
+    }
+
+    /// Starts a try.
+    fn start(&mut self, context: &Context<'_>) {
+        let least = context.now.after(context.settings.limits.channel_retry);
+        self.answer_by = context.pause(self.tries).min(self.give_up_at.max(least));
+        self.tries += 1;
+    }
+
+    /// When the next try starts: at once after a silence, which was wait enough. None: given up.
+    fn again_at(&self, silence: bool, context: &Context<'_>) -> Option<Duration> {
+        let at = context.now.monotonic;
+        let due = if silence {
+            at
+        } else {
+            context.pause(self.tries.saturating_sub(1))
+        };
+        (self.give_up_at > at).then(|| due.min(self.give_up_at))
+    }
+}
+
+#[derive(Debug)]
+enum Retry {
+    Search(SlotId, Search),
+    Parcel(Parcel),
+}
+
+/// One run of messages on its way to its receivers.
+#[derive(Debug)]
+pub(super) struct Run {
+    messages: Messages,
+    /// Where the cursor goes; none for messages that are not stored.
+    pub(super) through: Option<Seq>,
+    give_up_members_at: Duration,
+    source: Source,
+    searches: BTreeMap<(Token, SlotId), Search>,
+    parcels: BTreeMap<Token, Parcel>,
+    retries: Vec<(Duration, Retry)>,
+}
+
+impl Run {
+    pub(super) fn new(messages: Vec<Arc<Committed>>, through: Option<Seq>, context: &Context<'_>) -> Run {
+        let source = if messages.is_empty() {
+            Source::Exhausted
+        } else {
+            Source::Subscribers { after: None }
+        };
+        Run {
+            messages: Messages::new(messages),
+            through,
+            give_up_members_at: context.patience(false),
+            source,
+            searches: BTreeMap::new(),
+            parcels: BTreeMap::new(),
+            retries: Vec::new(),
+        }
+    }
+
+    /// Goes on as far as the bound on targets allows; true when every receiver is dealt with.
+    pub(super) fn advance(&mut self, context: &mut Context<'_>) -> bool {
+        // Half a page of stragglers may be carried, so that they do not hold up the next page.
+        while self.outstanding() <= context.page() / 2 {
+            match &self.source {
+                Source::Subscribers { after } => {
+                    let (routes, next) = context.memory.subscribers.page(*after, context.page());
+                    self.source = match next {
+                        Some(after) => Source::Subscribers { after: Some(after) },
+                        None => Source::Derived,
+                    };
+                    let targets = routes
+                        .into_iter()
+                        .filter_map(|route| self.target(route, 0, context));
+                    self.send(targets.collect(), context);
+                }
+                Source::Derived => {
+                    let derived = context.audience.derived.iter();
+                    let users = derived.map(|uid| (uid.clone(), 0)).collect();
+                    self.source = if context.audience.listed {
+                        Source::Members { after: None }
+                    } else {
+                        Source::Exhausted
+                    };
+                    self.search(users, context);
+                }
+                Source::Members { after } => self.ask_members(after.clone(), context),
+                Source::Asked { .. } => return false,
+                Source::Cached { from } => self.from_cache(*from, context),
+                Source::Exhausted => return self.outstanding() == 0,
+            }
+        }
+        false
+    }
+
+    pub(super) fn members(&mut self, token: Token, page: MembersPage, context: &mut Context<'_>) {
+        let Source::Asked {
+            token: asked, after, ..
+        } = &self.source
+        else {
+            return;
+        };
+        if *asked != token {
+            return;
+        }
+        let after = after.clone();
+        match page {
+            MembersPage::Unchanged => self.source = Source::Cached { from: 0 },
+            MembersPage::Failed => {
+                self.source = Source::Asked {
+                    token: context.memory.issue(),
+                    after,
+                    ask_again_at: context.now.after(context.settings.limits.channel_retry),
+                };
+            }
+            MembersPage::Page {
+                revision,
+                members,
+                more,
+            } => {
+                let whole = after.is_none() && !more;
+                let last = members.last().map(|(uid, _)| uid.clone());
+                self.source = match last.filter(|_| more) {
+                    Some(last) => Source::Members { after: Some(last) },
+                    None => Source::Exhausted,
+                };
+                let users = self.users(&members, context.audience);
+                let members_max = context.settings.limits.large_group_members;
+                let small = u32::try_from(members.len()).is_ok_and(|count| count <= members_max);
+                context.memory.cache = (whole && small).then(|| (revision, Arc::from(members)));
+                self.search(users, context);
+            }
+        }
+    }
+
+    pub(super) fn found(&mut self, token: Token, slots: Vec<(SlotId, Presence)>, context: &mut Context<'_>) {
+        let mut targets = Vec::new();
+        for (slot, presence) in slots {
+            let Some(mut search) = self.searches.remove(&(token, slot)) else {
+                continue;
+            };
+            let Presence::Known { users, complete } = presence else {
+                self.search_again(slot, search, false, context);
+                continue;
+            };
+            context.memory.failing_slots.remove(&slot);
+            let mut known: BTreeMap<Uid, Vec<Route>> = users.into_iter().collect();
+            for (uid, first) in &search.users {
+                let routes = known.remove(uid).unwrap_or_default();
+                for route in routes.into_iter().filter(|route| route.uid == *uid) {
+                    let new = search.reached.insert(key_of(&route));
+                    if new && !context.memory.subscribers.contains(&route) {
+                        targets.extend(self.target(route, *first, context));
+                    }
+                }
+                context.memory.missed.remove(uid);
+            }
+            if !complete {
+                self.search_again(slot, search, false, context);
+            }
+        }
+        self.send(targets, context);
+    }
+
+    pub(super) fn pushed(&mut self, token: Token, outcomes: Vec<(u16, Pushed)>, context: &mut Context<'_>) {
+        let Some(parcel) = self.parcels.get_mut(&token) else {
+            return;
+        };
+        context.memory.failing_nodes.remove(&parcel.node);
+        let mut not_yet = BTreeMap::new();
+        for (position, outcome) in outcomes {
+            let Some(target) = parcel.targets.remove(&position) else {
+                continue;
+            };
+            match outcome {
+                Pushed::Bound => context.memory.counters.bound += self.messages.count_of(&target),
+                Pushed::Gone => context.memory.subscribers.release(&target.route),
+                Pushed::NotYet => {
+                    not_yet.insert(position, target);
+                }
+            }
+        }
+        let again = Parcel {
+            node: parcel.node,
+            targets: not_yet,
+            effort: parcel.effort,
+        };
+        if parcel.targets.is_empty() {
+            self.parcels.remove(&token);
+        }
+        if !again.targets.is_empty() {
+            self.push_again(again, false, context);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let searches = self.searches.values().map(|search| search.effort.answer_by);
+        let parcels = self.parcels.values().map(|parcel| parcel.effort.answer_by);
+        let retries = self.retries.iter().map(|(at, _)| *at);
+        let members = match &self.source {
+            Source::Asked { ask_again_at, .. } => Some(*ask_again_at),
+            _ => None,
+        };
+        searches.chain(parcels).chain(retries).chain(members).min()
+    }
+
+    pub(super) fn expire(&mut self, context: &mut Context<'_>) {
+        let at = context.now.monotonic;
+        let unanswered = self
+            .searches
+            .extract_if(.., |_, search| search.effort.answer_by <= at);
+        for ((_, slot), search) in unanswered.collect::<Vec<_>>() {
+            self.search_again(slot, search, true, context);
+        }
+        let unanswered = self
+            .parcels
+            .extract_if(.., |_, parcel| parcel.effort.answer_by <= at);
+        for (_, parcel) in unanswered.collect::<Vec<_>>() {
+            self.push_again(parcel, true, context);
+        }
+        for (_, retry) in self
+            .retries
+            .extract_if(.., |(due, _)| *due <= at)
+            .collect::<Vec<_>>()
+        {
+            match retry {
+                Retry::Search(slot, search) => {
+                    self.lookup(vec![(slot, search)], context);
+                }
+                Retry::Parcel(parcel) => self.push(parcel, context),
+            }
+        }
+        if let Source::Asked {
+            after, ask_again_at, ..
+        } = &self.source
+            && *ask_again_at <= at
+        {
+            if self.through.is_none() && self.give_up_members_at <= at {
+                context.memory.counters.ephemeral_lost += 1;
+                self.source = Source::Exhausted;
+            } else {
+                self.ask_members(after.clone(), context);
+            }
+        }
+    }
+
+    /// Targets and users that are not dealt with.
+    fn outstanding(&self) -> usize {
+        let searches: usize = self.searches.values().map(|search| search.users.len()).sum();
+        let parcels: usize = self.parcels.values().map(|parcel| parcel.targets.len()).sum();
+        let retries = self.retries.iter().map(|(_, retry)| match retry {
+            Retry::Search(_, search) => search.users.len(),
+            Retry::Parcel(parcel) => parcel.targets.len(),
+        });
+        searches + parcels + retries.sum::<usize>()
+    }
+
+    fn ask_members(&mut self, after: Option<Uid>, context: &mut Context<'_>) {
+        let token = context.memory.issue();
+        let cached = context.memory.cache.as_ref().map(|(revision, _)| *revision);
+        context.out.push(Output::Members {
+            token,
+            channel: context.audience.source.clone(),
+            known_revision: cached.filter(|_| after.is_none()),
+            after: after.clone(),
+            members_max: context.settings.limits.delivery_page.max(1),
+        });
+        self.source = Source::Asked {
+            token,
+            after,
+            ask_again_at: context.now.after(context.settings.limits.request_timeout),
+        };
+    }
+
+    fn from_cache(&mut self, from: usize, context: &mut Context<'_>) {
+        let members = context
+            .memory
+            .cache
+            .as_ref()
+            .map(|(_, members)| Arc::clone(members));
+        let Some(members) = members else {
+            // "Unchanged" without a list kept here: whoever answered meant another question.
+            self.source = Source::Members { after: None };
+            return;
+        };
+        let until = members.len().min(from + context.page());
+        self.source = if until < members.len() {
+            Source::Cached { from: until }
+        } else {
+            Source::Exhausted
+        };
+        let users = self.users(members.get(from..until).unwrap_or_default(), context.audience);
+        self.search(users, context);
+    }
+
+    /// The members that get something, with the position of their first message.
+    fn users(&self, members: &[(Uid, Seq)], audience: &Audience) -> Vec<(Uid, u16)> {
+        members
+            .iter()
+            .filter(|(uid, _)| !audience.derived.contains(uid))
+            .filter_map(|(uid, join_seq)| {
+                let first = audience.first_for(*join_seq, &self.messages.all)?;
+                Some((uid.clone(), first))
+            })
+            .collect()
+    }
+
+    fn target(&self, route: Route, first: u16, context: &Context<'_>) -> Option<Target> {
+        let missed = context.memory.missed.contains(&route.uid);
+        self.messages.target(route, first, missed, context.audience)
+    }
+
+    /// Asks for the routes of these users.
+    fn search(&mut self, users: Vec<(Uid, u16)>, context: &mut Context<'_>) {
+        let mut slots: BTreeMap<SlotId, Vec<(Uid, u16)>> = BTreeMap::new();
+        for (uid, first) in users {
+            slots.entry(uid.slot()).or_default().push((uid, first));
+        }
+        let searches = slots.into_iter().map(|(slot, users)| {
+            let failing = context.memory.failing_slots.contains(&slot);
+            let search = Search {
+                users,
+                reached: BTreeSet::new(),
+                effort: Effort::new(failing, context),
+            };
+            (slot, search)
+        });
+        let searches = searches.collect();
+        self.lookup(searches, context);
+    }
+
+    fn lookup(&mut self, searches: Vec<(SlotId, Search)>, context: &mut Context<'_>) {
+        if searches.is_empty() {
+            return;
+        }
+        let token = context.memory.issue();
+        let mut slots = Vec::new();
+        for (slot, mut search) in searches {
+            slots.push((slot, search.users.iter().map(|(uid, _)| uid.clone()).collect()));
+            search.effort.start(context);
+            self.searches.insert((token, slot), search);
+        }
+        context.out.push(Output::Lookup { token, slots });
+    }
+
+    fn search_again(&mut self, slot: SlotId, search: Search, silence: bool, context: &mut Context<'_>) {
+        if let Some(due) = search.effort.again_at(silence, context) {
+            self.retries.push((due, Retry::Search(slot, search)));
+            return;
+        }
+        context.memory.failing_slots.insert(slot);
+        context.memory.counters.given_up += u64::try_from(search.users.len()).unwrap_or(u64::MAX);
+        if self.through.is_some() && search.reached.is_empty() {
+            let users = search.users.into_iter().map(|(uid, _)| uid);
+            note_missed(users, context);
+        }
+    }
+
+    fn send(&mut self, targets: Vec<Target>, context: &mut Context<'_>) {
+        for target in targets.iter().filter(|target| target.missed) {
+            context.memory.missed.remove(&target.route.uid);
+        }
+        for (node, targets) in by_node(targets, context.page()) {
+            let failing = context.memory.failing_nodes.contains(&node);
+            let parcel = Parcel {
+                node,
+                targets: (0_u16..).zip(targets).collect(),
+                effort: Effort::new(failing, context),
+            };
+            self.push(parcel, context);
+        }
+    }
+
+    fn push(&mut self, mut parcel: Parcel, context: &mut Context<'_>) {
+        let token = context.memory.issue();
+        let targets: Vec<Target> = parcel.targets.into_values().collect();
+        parcel.targets = (0_u16..).zip(targets.iter().cloned()).collect();
+        parcel.effort.start(context);
+        context.out.push(Output::Push {
+            token,
+            node: parcel.node,
+            push: self.messages.push(targets, context.audience),
+        });
+        self.parcels.insert(token, parcel);
+    }
+
+    fn push_again(&mut self, parcel: Parcel, silence: bool, context: &mut Context<'_>) {
+        // A silent push may have arrived, and a message that is not stored is offered once.
+        let once = silence && self.through.is_none();
+        if let Some(due) = parcel.effort.again_at(silence, context)
+            && !once
+        {
+            self.retries.push((due, Retry::Parcel(parcel)));
+            return;
+        }
+        context.memory.failing_nodes.insert(parcel.node);
+        context.memory.counters.given_up += u64::try_from(parcel.targets.len()).unwrap_or(u64::MAX);
+        if self.through.is_some() {
+            let users = parcel.targets.into_values().map(|target| target.route.uid);
+            note_missed(users, context);
+        }
+    }
+}
+
+/// Remembers users whose sessions have a hole, as many as a page.
+fn note_missed(users: impl Iterator<Item = Uid>, context: &mut Context<'_>) {
+    let room = context.page().saturating_sub(context.memory.missed.len());
+    context.memory.missed.extend(users.take(room));
+}
