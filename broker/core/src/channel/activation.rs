@@ -2,7 +2,6 @@
 
 use super::log::Log;
 use super::read::Purpose;
-use super::record::verify;
 use super::{Output, Replica, Role, StateRow, Turn};
 use crate::message::Record;
 use crate::rows::{Key, Miss, Page, ReadRequest, Rows};
@@ -130,7 +129,7 @@ impl Replica {
         let mut next = from;
         for record in &records {
             let fits = record.seq == next && record.leader_epoch == self.log.epochs.epoch_at(next);
-            if !fits || !verify(record) {
+            if !fits || !record.is_intact() {
                 break;
             }
             next = next.next();

@@ -2,8 +2,8 @@
 //! page by page first; each is a fact about a committed record, so that it may be stored at once.
 
 use super::read::Purpose;
-use super::record::{day_of, decode_dedupe};
 use super::{Body, EpochTable, Output, Replica, Reset, Role, Turn};
+use crate::message::DedupeRow;
 use crate::rows::{Key, Page, ReadRequest, Write};
 use crate::types::{LeaderEpoch, NodeId, Seq};
 use bytes::Bytes;
@@ -128,8 +128,8 @@ impl Replica {
             self.refuse(to, epoch, turn);
             return;
         }
-        let today = day_of(turn.now.wall_ms);
-        let newest = self.log.last_stamp_ms().map_or(today, day_of);
+        let today = DedupeRow::day(turn.now.wall_ms);
+        let newest = self.log.last_stamp_ms().map_or(today, DedupeRow::day);
         let kept_days = u16::try_from(self.limits.dedupe_window.as_secs() / DAY_S + 1).unwrap_or(u16::MAX);
         let first_day = today.min(newest).saturating_sub(kept_days);
         let day = match asked {
@@ -175,7 +175,7 @@ impl Replica {
         // Rows of records that are still held travel with the records; only those below the start are certain.
         let facts: Vec<(u16, u64, Bytes)> = rows
             .into_iter()
-            .filter(|(_, value)| decode_dedupe(value).is_some_and(|(seq, _)| seq < scan.below))
+            .filter(|(_, value)| DedupeRow::decode(value).is_some_and(|row| row.seq < scan.below))
             .map(|(hash, value)| (scan.day, hash, value))
             .collect();
         if !facts.is_empty() {
@@ -230,7 +230,7 @@ impl Replica {
             anew.after = next;
         }
         for (day, hash, value) in rows {
-            if decode_dedupe(&value).is_some() {
+            if DedupeRow::decode(&value).is_some() {
                 let incarnation = self.meta.incarnation;
                 let key = Key::Dedupe {
                     day,

@@ -1,7 +1,6 @@
 //! How a replica answers as a voter and follows a leader.
 
 use super::dedupe::Anew;
-use super::record::verify;
 use super::store::After;
 use super::{Body, Evidence, Output, Progress, Refusal, Replica, Replicate, Role, Turn};
 use crate::message::Record;
@@ -320,7 +319,7 @@ fn is_sound(epoch: LeaderEpoch, replicate: &Replicate) -> bool {
             && record.leader_epoch >= newest
             && record.leader_epoch.0 > 0
             && record.leader_epoch <= epoch
-            && verify(record);
+            && record.is_intact();
         seq = seq.next();
         newest = record.leader_epoch;
         sound

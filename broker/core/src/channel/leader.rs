@@ -1,7 +1,6 @@
 //! What a leader does: take appends, count, tell.
 
 use super::peers::Peer;
-use super::record::seal;
 use super::{Body, NewRecord, Output, Replica, Role, Turn, Why, quorum};
 use crate::ensure;
 use crate::message::Record;
@@ -106,14 +105,16 @@ impl Replica {
         let epoch = self.accepted;
         let mut sealed = Vec::with_capacity(records.len());
         for record in records {
-            let record = seal(Record {
+            let record = Record {
                 seq: self.log.end(),
                 leader_epoch: epoch,
                 stamp_ms: record.stamp_ms,
+                id: record.id,
                 key: record.key,
                 body: record.body,
                 crc: 0,
-            });
+            }
+            .sealed();
             self.log.push(record.clone());
             sealed.push(record);
         }

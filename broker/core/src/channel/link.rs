@@ -176,10 +176,10 @@ impl LinkPeer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Progress, Replicate, seal};
+    use super::super::{Progress, Replicate};
     use super::*;
     use crate::message::Record;
-    use crate::types::{Boots, ChannelKind, DiskBoot, Incarnation, LeaderEpoch, Seq};
+    use crate::types::{Boots, ChannelKind, DiskBoot, Incarnation, LeaderEpoch, MessageId, Seq};
     use bytes::Bytes;
 
     fn limits() -> Arc<Limits> {
@@ -208,14 +208,16 @@ mod tests {
     fn replicate(records: usize, high_watermark: u64, answer: bool) -> Message {
         let records = (0..records)
             .map(|place| {
-                seal(Record {
+                Record {
                     seq: Seq(1 + place as u64),
                     leader_epoch: LeaderEpoch(1),
                     stamp_ms: 0,
+                    id: MessageId(1),
                     key: None,
                     body: Bytes::from(vec![0; 500]),
                     crc: 0,
-                })
+                }
+                .sealed()
             })
             .collect();
         message(Body::Replicate(Replicate {

@@ -188,6 +188,7 @@ mod tests {
             seq: Seq(seq),
             leader_epoch: LeaderEpoch(epoch),
             stamp_ms: seq,
+            id: crate::types::MessageId(1),
             key: None,
             body: Bytes::from_static(b"0123456789"),
             crc: 0,

@@ -40,7 +40,6 @@ mod message;
 mod peers;
 mod quorum;
 mod read;
-mod record;
 mod recovery;
 mod state;
 mod store;
@@ -52,14 +51,13 @@ pub use link::{Exchange, Link};
 pub use message::{
     Body, Cursors, Evidence, Message, Progress, Refusal, Replicate, Reset, record_bytes, records_bytes,
 };
-pub use record::{checksum, day_of, decode_dedupe, dedupe_place, encode_dedupe, seal, verify};
 pub use state::StateRow;
 pub use view::{RoleView, View};
 
 use crate::limits::Limits;
 use crate::message::{DedupeKey, Record};
 use crate::rows::{Page, ReadRequest, Write};
-use crate::types::{Boots, ChannelMeta, LeaderEpoch, NodeId, Now, Replica as Voter, Seq, Token};
+use crate::types::{Boots, ChannelMeta, LeaderEpoch, MessageId, NodeId, Now, Replica as Voter, Seq, Token};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,6 +85,8 @@ pub struct Setup {
 pub struct NewRecord {
     /// Stamp of the append authority, ms since 1970 (AP-4).
     pub stamp_ms: u64,
+    /// Message id of the append authority (AP-4).
+    pub id: MessageId,
     /// Idempotency key, if the client gave a number (AP-2).
     pub key: Option<DedupeKey>,
     /// Encoded message.

@@ -1,6 +1,5 @@
 //! Reads of the log: for clients up to the high watermark, and for replicas that lag behind the memory.
 
-use super::record::verify;
 use super::{Body, Output, ReadReply, Replica, Role, Turn};
 use crate::message::Record;
 use crate::rows::{Page, ReadRequest};
@@ -83,7 +82,7 @@ impl Replica {
             Page::Records(records) => {
                 let mut next = from;
                 for record in &records {
-                    if record.seq != next || !verify(record) {
+                    if record.seq != next || !record.is_intact() {
                         break;
                     }
                     next = next.next();

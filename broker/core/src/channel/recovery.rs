@@ -3,7 +3,6 @@
 use super::dedupe::Anew;
 use super::follower::{BACKOFF_MAX, pause};
 use super::log::{Fit, Shape, fit};
-use super::record::verify;
 use super::store::After;
 use super::{Body, EpochTable, Evidence, Output, Replica, Role, Turn, quorum};
 use crate::message::Record;
@@ -301,7 +300,7 @@ impl Replica {
         let mut fitting = Vec::new();
         for record in records {
             let fits = record.seq == next && record.leader_epoch == copy.epochs.epoch_at(next);
-            if next >= copy.end || !fits || !verify(&record) {
+            if next >= copy.end || !fits || !record.is_intact() {
                 break;
             }
             next = next.next();

@@ -1,11 +1,9 @@
 //! What is written and not durable yet: batches, and what may be done when each is durable.
 
-use super::record::{dedupe_place, encode_dedupe};
 use super::{Message, Output, Replica, StateRow, Turn};
-use crate::message::Record;
+use crate::message::{DedupeRow, Record};
 use crate::rows::{Key, Write};
 use crate::types::{LeaderEpoch, NodeId, Seq, Token};
-use bytes::Bytes;
 use std::collections::VecDeque;
 
 /// What stands on disk for sure.
@@ -170,18 +168,21 @@ impl Replica {
         }
     }
 
+    /// Where the record's idempotency row is kept, if it has one (M-11).
+    fn dedupe_key(&self, record: &Record) -> Option<Key> {
+        record.key.map(|key| Key::Dedupe {
+            day: DedupeRow::day(record.stamp_ms),
+            incarnation: self.meta.incarnation,
+            hash: key.hash,
+        })
+    }
+
     /// Writes records that were pushed to the log, with their idempotency rows (R20).
     pub(super) fn write_records(&mut self, records: Vec<Record>) {
         for record in &records {
-            if let Some((day, key)) = dedupe_place(record) {
-                self.store.write(Write::Put {
-                    key: Key::Dedupe {
-                        day,
-                        incarnation: self.meta.incarnation,
-                        hash: key.hash,
-                    },
-                    value: Bytes::copy_from_slice(&encode_dedupe(record.seq, key.digest)),
-                });
+            if let (Some(key), Some(row)) = (self.dedupe_key(record), DedupeRow::of(record)) {
+                let value = row.encode();
+                self.store.write(Write::Put { key, value });
             }
         }
         if !records.is_empty() {
@@ -203,14 +204,8 @@ impl Replica {
             from,
         });
         for record in &removed {
-            if let Some((day, key)) = dedupe_place(record) {
-                self.store.write(Write::Delete {
-                    key: Key::Dedupe {
-                        day,
-                        incarnation: self.meta.incarnation,
-                        hash: key.hash,
-                    },
-                });
+            if let Some(key) = self.dedupe_key(record) {
+                self.store.write(Write::Delete { key });
             }
         }
         self.store.touch();
