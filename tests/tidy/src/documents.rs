@@ -1,6 +1,6 @@
 //! Documents point only at what exists, and the root of the repository stays tidy.
 
-use crate::tree::{File, Tree};
+use crate::tree::Tree;
 
 /// Folders that may stand visibly in the root.
 const ROOT_FOLDERS: &[&str] = &["broker", "plugin-sdk", "plugins", "proto", "tests", "wit"];
@@ -29,10 +29,15 @@ const BASES: &[&str] = &["broker", "broker/core/src"];
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+        // A bare name belongs to one of the folders that were named before it in the same paragraph, item or row.
+        let mut named: Vec<String> = Vec::new();
         for (index, line) in file.text.lines().enumerate() {
+            if starts_paragraph(line) {
+                named.clear();
+            }
             for target in links(line) {
                 let path = target.split('#').next().unwrap_or_default();
-                if !path.is_empty() && !exists(tree, folder(file), path) {
+                if !path.is_empty() && resolve(tree, folder(&file.path), path).is_none() {
                     complaints.push(format!(
                         "{}:{}: the link {target} leads nowhere",
                         file.path,
@@ -41,17 +46,34 @@ pub fn check(tree: &Tree) -> Vec<String> {
                 }
             }
             for name in file_names(line) {
-                let known = ["", folder(file)]
-                    .iter()
-                    .chain(BASES)
-                    .any(|base| exists(tree, base, name));
-                if !known {
-                    complaints.push(format!("{}:{}: there is no {name}", file.path, index + 1));
+                let bases = ["", folder(&file.path)].into_iter().chain(BASES.iter().copied());
+                let found = bases
+                    .chain(named.iter().map(String::as_str))
+                    .find_map(|base| resolve(tree, base, name));
+                match found {
+                    Some(path) if name.contains('/') => {
+                        named.push(if name.ends_with('/') {
+                            path
+                        } else {
+                            folder(&path).to_owned()
+                        });
+                    }
+                    Some(_) => {}
+                    None => complaints.push(format!("{}:{}: there is no {name}", file.path, index + 1)),
                 }
             }
         }
     }
     complaints
+}
+
+/// Blank lines, list items, headings and table rows begin something new.
+fn starts_paragraph(line: &str) -> bool {
+    let line = line.trim_start();
+    let numbered = line
+        .split_once(". ")
+        .is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+    line.is_empty() || line.starts_with(['-', '#', '|']) || numbered
 }
 
 /// Complains about a folder or file in the root that does not belong there.
@@ -64,8 +86,8 @@ pub fn root(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-fn folder(file: &File) -> &str {
-    file.path.rsplit_once('/').map_or("", |(folder, _)| folder)
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// Targets of Markdown links within the repository.
@@ -78,7 +100,8 @@ fn links(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Words in backticks that are a path of this repository: with a source file's ending, or below a folder of the root.
+/// Words in backticks that are a path of this repository: with a source file's ending, below a folder of the root, or a
+/// folder by its last character.
 fn file_names(line: &str) -> Vec<&str> {
     line.split('`')
         .skip(1)
@@ -92,6 +115,7 @@ fn file_names(line: &str) -> Vec<&str> {
                 .iter()
                 .any(|folder| word.starts_with(&format!("{folder}/")));
             below_root
+                || word.ends_with('/')
                 || ENDINGS
                     .iter()
                     .any(|ending| word.ends_with(ending) && word.len() > ending.len())
@@ -99,20 +123,20 @@ fn file_names(line: &str) -> Vec<&str> {
         .collect()
 }
 
-fn exists(tree: &Tree, base: &str, path: &str) -> bool {
+/// The path from the root that this path from a folder leads to, if there is such a file or folder.
+fn resolve(tree: &Tree, base: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = base.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {
             "" | "." => {}
             ".." => {
-                if parts.pop().is_none() {
-                    return false;
-                }
+                parts.pop()?;
             }
             name => parts.push(name),
         }
     }
-    parts.is_empty() || tree.paths.contains(&parts.join("/"))
+    let whole = parts.join("/");
+    (whole.is_empty() || tree.paths.contains(&whole)).then_some(whole)
 }
 
 #[cfg(test)]
@@ -133,6 +157,20 @@ mod tests {
         assert!(complaints[0].contains("gone.md#part"));
         assert!(complaints[1].contains("missing.rs"));
         assert!(complaints[2].contains("tests/none"));
+    }
+
+    #[test]
+    fn a_bare_name_belongs_to_a_folder_of_its_paragraph() {
+        let page = "`core/src/slot/` has `group.rs`,\nand `log.rs`\n\n`group.rs` of nothing\n";
+        let tree = Tree::of(&[
+            ("broker/ARCHITECTURE.md", page),
+            ("broker/core/src/slot/group.rs", ""),
+            ("broker/core/src/channel/log.rs", ""),
+        ]);
+        let complaints = check(&tree);
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        assert!(complaints[0].ends_with(":2: there is no log.rs"));
+        assert!(complaints[1].ends_with(":4: there is no group.rs"));
     }
 
     #[test]
