@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod invariant;
 pub mod limits;
 pub mod message;
+pub mod permission;
 pub mod presence;
 pub mod replicated;
 pub mod rows;

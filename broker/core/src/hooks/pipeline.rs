@@ -124,6 +124,30 @@ pub struct Stage {
     pub on_failure: Policy,
 }
 
+impl Stage {
+    /// The built-in guard of payload sizes, before every other stage; a failure is impossible.
+    #[must_use]
+    pub fn payload_guard(bytes_max: usize) -> Stage {
+        Stage::built_in("payload-guard", Kind::PayloadGuard { bytes_max })
+    }
+
+    /// The built-in bound of expiries.
+    #[must_use]
+    pub fn expire_guard(expire_max_s: u32, always: bool) -> Stage {
+        Stage::built_in("expire-guard", Kind::ExpireGuard { expire_max_s, always })
+    }
+
+    fn built_in(name: &str, kind: Kind) -> Stage {
+        Stage {
+            name: Arc::from(name),
+            priority: i32::MAX,
+            kind,
+            deadline: Duration::ZERO,
+            on_failure: Policy::Reject,
+        }
+    }
+}
+
 /// What a stage does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
