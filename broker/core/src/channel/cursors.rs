@@ -74,6 +74,12 @@ impl Replica {
         self.cursors.value(consumer)
     }
 
+    /// All consumers' positions, as far as this replica knows.
+    #[must_use]
+    pub fn all_cursors(&self) -> Cursors {
+        self.cursors.positions.iter().map(|(consumer, position)| (consumer.clone(), position.value.clone())).collect()
+    }
+
     pub(super) fn on_cursor(&mut self, consumer: &Bytes, value: &Bytes, turn: &Turn<'_>) {
         if matches!(self.role, Role::Leading(_)) && self.cursors.merge(consumer, value) {
             self.flush_later(turn);

@@ -40,6 +40,8 @@ pub struct View {
     pub log_end_durable: Seq,
     /// Last position known to be committed.
     pub high_watermark: Seq,
+    /// Stamp of the last record in memory, ms since 1970; 0 when there is none.
+    pub last_stamp_ms: u64,
     /// Which epoch wrote what.
     pub epochs: EpochTable,
     /// What it does.
@@ -65,6 +67,7 @@ impl Replica {
             log_end: self.log.end(),
             log_end_durable: durable.log_end,
             high_watermark: self.high_watermark,
+            last_stamp_ms: self.log.last_stamp_ms().unwrap_or(0),
             epochs: self.log.epochs.clone(),
             role: self.role_view(),
             withholds: self.withholds(),

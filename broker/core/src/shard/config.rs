@@ -30,6 +30,27 @@ pub struct Config {
     pub any_token: bool,
     /// Whether a person channel needs the sender in the receiver's allowlist.
     pub person_allowlist_required: bool,
+    /// Planted faults.
+    pub faults: Faults,
+}
+
+/// Faults planted in the machines of a shard; without the feature `mutants` there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// In channel replicas.
+    pub channel: crate::channel::Faults,
+    /// In slot groups.
+    pub slot: crate::slot::faults::Faults,
+    /// In append authorities.
+    pub append: crate::append::faults::Faults,
+    /// In post-commit cursors.
+    pub hooks: crate::hooks::faults::Faults,
+    /// In delivery.
+    pub delivery: crate::delivery::Faults,
+    /// In presence authorities.
+    pub presence: crate::presence::Faults,
+    /// In sessions.
+    pub session: crate::session::Faults,
 }
 
 /// What the node's disk held when it was opened.

@@ -5,46 +5,236 @@
 //! another, is just another address: everything between them is a [`Peer`] message.
 //!
 //! # Invariants
-//! A handled event never blocks; its effects are executed in order before the next event is handled.
+//! A handled event never blocks; its effects are executed in order before the next event is handled. A step that misses
+//! rows changes nothing and is taken again when they are loaded, and whatever belongs to the same channel or group waits
+//! behind it (M-13).
+//!
+//! # States
+//! ```text
+//! event → steps (one input of one machine each) → outputs → effects
+//!            ↑ ready ─────────── held ← miss
+//! ```
 //!
 //! # Absent
 //! Threads, sockets, files, clocks. The driver (production) and the world (simulator) step the same value.
 
+mod asks;
+mod calls;
+mod channels;
 mod config;
+mod continuation;
+mod delivering;
+mod directory;
+mod expiry;
+mod facts;
+mod grants;
+mod groups;
+mod history;
+mod ingress;
+mod liveness;
+mod members;
+mod news;
 mod peer;
+mod pending;
+mod presence;
+mod reads;
+mod sessions;
+mod step;
+mod turn;
+mod view;
 
-pub use config::{Config, Image};
-pub use peer::Peer;
+pub use config::{Config, Faults, Image};
+pub use liveness::NodeState;
+pub use peer::{
+    HistoryRange, LANES, Peer, Reply, Request, RowKey, VoterProgress, channel_lane, connection_lane, group_shard,
+};
+pub use view::{ChannelView, Counters, GroupView, View};
 
+use crate::append::ids;
+use crate::channel::Link;
 use crate::effect::{Effect, Event};
-use crate::rows::Rows;
-use crate::types::Now;
+use crate::hooks::pipeline::{Kind, Pipeline, Policy, Registry, Stage};
+use crate::limits::Limits;
+use crate::rows::{Miss, Rows};
+use crate::types::{ChannelKey, GroupId, Now, Ticket, Token};
+use crate::{append, delivery, presence as presence_machine, session};
+use continuation::{Lookup, Reading, Stored};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
+use turn::Turn;
+
+/// Tickets of one store instance, in order.
+#[derive(Debug, Default)]
+struct Tickets {
+    last: u64,
+    waiting: VecDeque<(Ticket, Stored)>,
+}
 
 /// One shard of a node: a value that is stepped.
 pub struct Shard {
     config: Config,
+    limits: Arc<Limits>,
+    started: bool,
+    queue: VecDeque<step::Step>,
+    held: step::Held,
+    last_token: u64,
+    last_activation: u64,
+    meta_tickets: Tickets,
+    data_tickets: Tickets,
+    readings: BTreeMap<Token, Reading>,
+    directory: directory::Directory,
+    liveness: liveness::Liveness,
+    calls: calls::Calls,
+    groups: BTreeMap<GroupId, groups::GroupHost>,
+    /// What the disk held, until the groups start.
+    stored_groups: Vec<(GroupId, Vec<(crate::rows::Key, bytes::Bytes)>)>,
+    stopped_groups: BTreeMap<GroupId, String>,
+    channels: BTreeMap<ChannelKey, channels::Host>,
+    deadlines: BTreeSet<(Duration, ChannelKey)>,
+    channel_deadlines: BTreeMap<ChannelKey, Duration>,
+    /// One per lane of this shard: counters of a lane are kept by one shard on either side.
+    links: BTreeMap<u16, Link>,
+    ids: ids::Generator,
+    pipeline: Pipeline,
+    sessions: session::Sessions,
+    owner: presence_machine::Owner,
+    lookups: pending::Pending<(Lookup, BTreeSet<crate::types::SlotId>)>,
+    pushes: BTreeMap<Token, sessions::PushFrom>,
+    pushing: pending::Pending<delivering::Pushing>,
+    ingress: ingress::Ingress,
+    asks: asks::Asks,
+    online_parts: BTreeMap<Token, usize>,
+    counters: Counters,
 }
 
 impl Shard {
     /// A shard from its configuration and what the node's disk held at the start.
     #[must_use]
-    pub fn new(config: Config, _image: Image) -> Shard {
-        Shard { config }
+    pub fn new(config: Config, image: Image) -> Shard {
+        let limits = Arc::new(config.limits.clone());
+        let session_settings = session::Settings {
+            node: config.node,
+            boot: config.boots.process,
+            any_token: config.any_token,
+            limits: config.limits.clone(),
+            faults: config.faults.session,
+        };
+        Shard {
+            started: false,
+            queue: VecDeque::new(),
+            held: step::Held::default(),
+            last_token: 0,
+            last_activation: 0,
+            meta_tickets: Tickets::default(),
+            data_tickets: Tickets::default(),
+            readings: BTreeMap::new(),
+            directory: directory::Directory::new(config.node, &config.nodes, config.groups, config.copies),
+            liveness: liveness::Liveness::new(config.node, config.boots, &config.nodes),
+            calls: calls::Calls::default(),
+            groups: BTreeMap::new(),
+            stored_groups: image.groups,
+            stopped_groups: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            channel_deadlines: BTreeMap::new(),
+            links: (0..LANES)
+                .filter(|lane| lane % config.shards.max(1) == config.shard)
+                .map(|lane| (lane, Link::new(config.boots.process, Arc::clone(&limits))))
+                .collect(),
+            ids: ids::Generator::new(config.node, config.shard),
+            pipeline: Pipeline::new(Registry::new(vec![payload_guard(&limits)]), Token(1)),
+            sessions: session::Sessions::new(session_settings),
+            owner: presence_machine::Owner::new(config.limits.clone()),
+            lookups: pending::Pending::default(),
+            pushes: BTreeMap::new(),
+            pushing: pending::Pending::default(),
+            ingress: ingress::Ingress::default(),
+            asks: asks::Asks::default(),
+            online_parts: BTreeMap::new(),
+            counters: Counters::default(),
+            limits,
+            config,
+        }
     }
 
     /// Handles one event; pushes what must be done, in order. The driver executes every effect before the next call.
-    pub fn handle(&mut self, _now: Now, _event: Event, _rows: &dyn Rows, _out: &mut Vec<Effect>) {}
+    pub fn handle(&mut self, now: Now, event: Event, rows: &dyn Rows, out: &mut Vec<Effect>) {
+        let mut turn = Turn::new(now, rows, out);
+        if !std::mem::replace(&mut self.started, true) {
+            self.queue.push_back(step::Step::IdsStart);
+            self.start_groups(&mut turn);
+            self.run(&mut turn);
+        }
+        self.on_event(&mut turn, event);
+        self.run(&mut turn);
+        self.flush_links(&mut turn);
+    }
 
-    /// When `Event::Expired` is wanted at the latest.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Duration> {
-        None
+    fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
+        match event {
+            Event::Peer { from, message } => self.on_peer(turn, from, message),
+            Event::ClientOpened { connection } => self.session_input(turn, session::Input::Opened { connection }),
+            Event::ClientFrame { connection, frame } => {
+                self.session_input(turn, session::Input::Frame { connection, frame });
+            }
+            Event::ClientClosed { connection } => self.session_input(turn, session::Input::Closed { connection }),
+            Event::Stored { instance, through } => self.on_stored(instance, through),
+            Event::ReadDone { token, page } => self.on_read(turn, token, page),
+            Event::Loaded { token, rows } => self.on_loaded(turn, token, rows),
+            Event::Ask { token, ask } => self.on_ask(turn, token, ask),
+            Event::Expired => self.expire(turn),
+        }
     }
 
     /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Steps the message ids.
+    fn ids_input(&mut self, turn: &mut Turn<'_>, input: ids::Input) -> Result<(), Miss> {
+        let mut outputs = Vec::new();
+        self.ids.handle(turn.now, input, &turn.rows, &mut outputs)?;
+        self.ids_outputs(turn, outputs);
+        Ok(())
+    }
+
+    /// A lease of message ids may be due after ids were given.
+    fn ids_due(&mut self, turn: &mut Turn<'_>) {
+        let mut outputs = Vec::new();
+        self.ids.expire(turn.now, &mut outputs);
+        self.ids_outputs(turn, outputs);
+    }
+
+    fn ids_outputs(&mut self, turn: &mut Turn<'_>, outputs: Vec<ids::Output>) {
+        for ids::Output::Store { token, writes } in outputs {
+            let ticket = self.ticket(crate::rows::Instance::Data, Stored::Ids { token });
+            turn.store(crate::rows::Instance::Data, ticket, writes);
+        }
+    }
+
+    fn new_authority(&self, first_token: Token) -> append::Authority {
+        #[cfg_attr(not(feature = "mutants"), expect(unused_mut, reason = "only planted faults change it"))]
+        let mut authority = append::Authority::new(&self.config.limits, first_token);
+        #[cfg(feature = "mutants")]
+        authority.plant(self.config.faults.append);
+        authority
+    }
+
+    fn delivery_settings(&self) -> delivery::Settings {
+        delivery::Settings { limits: self.config.limits.clone(), faults: self.config.faults.delivery }
+    }
+}
+
+/// The built-in stage that every message passes first.
+fn payload_guard(limits: &Limits) -> Stage {
+    Stage {
+        name: Arc::from("payload-guard"),
+        priority: i32::MAX,
+        kind: Kind::PayloadGuard { bytes_max: limits.payload_bytes_max },
+        deadline: Duration::from_secs(1),
+        on_failure: Policy::Reject,
     }
 }

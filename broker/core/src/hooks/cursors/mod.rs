@@ -1,5 +1,9 @@
 //! How far each post-commit consumer of a channel has come (PC-1, M-6, M-18).
 
+mod machine;
+
+pub use machine::Cursors;
+
 use crate::limits::Limits;
 use crate::message::Record;
 use crate::rows::{Page, ReadRequest, Write};

@@ -1,0 +1,454 @@
+//! The machine.
+
+use super::{Consumer, Cursor, Failure, Input, Output, Role, Start};
+use crate::hooks::faults::Faults;
+use crate::limits::Limits;
+use crate::message::Record;
+use crate::rows::{Key, Miss, Page, ReadRequest, Rows, Write};
+use crate::types::{ChannelKey, ChannelKind, Incarnation, LeaderEpoch, Now, Seq, Token};
+use bytes::Bytes;
+use penstock_wire::channel_id;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of one run.
+const RUN_BYTES_MAX: u32 = 1 << 20;
+/// First pause after a failure; doubles with each attempt.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The cursors of one channel. They move only while this node leads it.
+#[derive(Debug)]
+pub struct Cursors {
+    leading: Option<Leading>,
+    consumers: Vec<Progress>,
+    retry: Duration,
+    faults: Faults,
+    next_token: Token,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Leading {
+    incarnation: Incarnation,
+    leader_epoch: LeaderEpoch,
+    log_start: Seq,
+    committed: Seq,
+}
+
+/// One consumer.
+#[derive(Debug)]
+struct Progress {
+    consumer: Consumer,
+    cursor: Cursor,
+    state: State,
+    /// Failures of the run that begins after the cursor.
+    attempts: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing is under way.
+    Idle,
+    /// Records are being read.
+    Reading(Token),
+    /// The window is being stored before it is handed out (M-18).
+    Opening(Token, Vec<Record>),
+    /// The consumer has a run that ends here.
+    Working(Token, Seq),
+    /// A failure waits to be tried again.
+    Paused(Duration),
+}
+
+impl Cursors {
+    /// The built-in consumers of a channel that move by a cursor of this machine: a person channel's membership rows (not
+    /// those of a command channel). Online delivery keeps its own cursor. Continuation tokens count up from `first_token`;
+    /// whoever builds the machine again passes a higher one (CH-13).
+    #[must_use]
+    pub fn new(channel: ChannelKey, limits: &Limits, first_token: Token) -> Cursors {
+        let person = channel.kind == ChannelKind::PERSON && !channel_id::is_command(&channel.id);
+        let consumers = if person { vec![Consumer::membership()] } else { Vec::new() };
+        Cursors::with(consumers, limits, first_token)
+    }
+
+    /// These consumers, each with a name of its own.
+    #[must_use]
+    pub fn with(consumers: Vec<Consumer>, limits: &Limits, first_token: Token) -> Cursors {
+        Cursors {
+            leading: None,
+            consumers: consumers
+                .into_iter()
+                .map(|consumer| Progress {
+                    consumer,
+                    cursor: Cursor::default(),
+                    state: State::Idle,
+                    attempts: 0,
+                })
+                .collect(),
+            retry: limits.channel_retry,
+            faults: Faults::default(),
+            next_token: first_token,
+        }
+    }
+
+    /// Plants faults.
+    #[cfg(feature = "mutants")]
+    pub fn plant(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// Takes one input. Becoming leader reads one row per consumer.
+    ///
+    /// # Errors
+    /// Rows that must be loaded first; nothing has changed and the same input is to be given again.
+    pub fn handle(
+        &mut self,
+        now: Now,
+        input: Input,
+        rows: &dyn Rows,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Miss> {
+        match input {
+            Input::Role(role) => self.change_role(role, rows, out)?,
+            Input::Committed { leader_epoch, through } => {
+                if let Some(leading) = &mut self.leading
+                    && leading.leader_epoch == leader_epoch
+                {
+                    leading.committed = leading.committed.max(through);
+                }
+            }
+            Input::LogStart(log_start) => {
+                if let Some(leading) = &mut self.leading {
+                    leading.log_start = leading.log_start.max(log_start);
+                }
+            }
+            Input::Learned { consumer, cursor } => self.learned(&consumer, cursor),
+            Input::ReadDone { token, page } => self.read_done(now, token, page, out),
+            Input::Stored { token } => self.window_stored(token, out),
+            Input::Done { token, through } => self.effect_done(token, through, out),
+            Input::Failed { token, failure } => self.effect_failed(now, token, failure, out),
+        }
+        self.advance(out);
+        Ok(())
+    }
+
+    /// When a failure may be tried again.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.consumers.iter().filter_map(|progress| progress.paused_until()).min()
+    }
+
+    /// Tries again what has paused long enough.
+    pub fn expire(&mut self, now: Now, out: &mut Vec<Output>) {
+        for progress in &mut self.consumers {
+            if progress.paused_until().is_some_and(|until| until <= now.monotonic) {
+                progress.state = State::Idle;
+            }
+        }
+        self.advance(out);
+    }
+
+    /// Whether no consumer has anything left to do, so that the channel may be evicted (CH-10).
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let Some(leading) = self.leading else { return true };
+        self.consumers.iter().all(|progress| {
+            matches!(progress.state, State::Idle) && progress.cursor.done >= progress.target(leading.committed)
+        })
+    }
+
+    /// Committed records that a consumer has not done yet; 0 for an unknown name.
+    #[must_use]
+    pub fn lag(&self, consumer: &str) -> u64 {
+        let committed = self.leading.map_or(Seq(0), |leading| leading.committed);
+        self.consumers
+            .iter()
+            .find(|progress| &*progress.consumer.name == consumer)
+            .map_or(0, |progress| progress.target(committed).0.saturating_sub(progress.cursor.done.0))
+    }
+
+    fn change_role(&mut self, role: Role, rows: &dyn Rows, out: &mut Vec<Output>) -> Result<(), Miss> {
+        let Role::Leading {
+            incarnation,
+            leader_epoch,
+            log_start,
+            committed,
+        } = role
+        else {
+            self.leading = None;
+            for progress in &mut self.consumers {
+                progress.forget();
+            }
+            return Ok(());
+        };
+        let same = |leading: &Leading| (leading.incarnation, leading.leader_epoch) == (incarnation, leader_epoch);
+        if self.leading.as_ref().is_some_and(same) {
+            return Ok(());
+        }
+        let leading = Leading {
+            incarnation,
+            leader_epoch,
+            log_start,
+            committed,
+        };
+        let mut cursors = Vec::new();
+        let mut missing = Vec::new();
+        for progress in &self.consumers {
+            match rows.row(&progress.key(incarnation)) {
+                Ok(row) => cursors.push(row.and_then(|row| Cursor::decode(&row))),
+                Err(Miss(keys)) => missing.extend(keys),
+            }
+        }
+        if !missing.is_empty() {
+            return Err(Miss(missing));
+        }
+        self.leading = Some(leading);
+        for (progress, stored) in self.consumers.iter_mut().zip(cursors) {
+            progress.forget();
+            progress.cursor = stored.unwrap_or_else(|| progress.consumer.start.cursor(&leading));
+            // Where it began must be known to the next leader, or it would begin later and lose what lies between.
+            if stored.is_none() && progress.consumer.start != Start::Earliest {
+                out.push(progress.moved());
+            }
+        }
+        Ok(())
+    }
+
+    fn learned(&mut self, name: &str, cursor: Cursor) {
+        let wanted = |progress: &&mut Progress| &*progress.consumer.name == name;
+        if self.leading.is_none() {
+            return;
+        }
+        let Some(progress) = self.consumers.iter_mut().find(wanted) else { return };
+        let merged = progress.cursor.merge(cursor);
+        if merged != progress.cursor {
+            progress.cursor = merged;
+            progress.forget();
+        }
+    }
+
+    /// Starts every consumer that is idle and has something to do. None waits for another (PC-4).
+    fn advance(&mut self, out: &mut Vec<Output>) {
+        let Some(leading) = self.leading else { return };
+        for progress in &mut self.consumers {
+            if !matches!(progress.state, State::Idle) {
+                continue;
+            }
+            if progress.cursor.done.next() < leading.log_start && !progress.is_finished() {
+                progress.skip_to(leading.log_start, out);
+            }
+            let first = progress.cursor.done.next();
+            let target = progress.target(leading.committed);
+            if first > target {
+                continue;
+            }
+            let open = progress.cursor.open_to > progress.cursor.done;
+            let (through, records_max) = if open && !self.faults.window_grows_on_redelivery() {
+                let window = progress.cursor.open_to.0 - progress.cursor.done.0;
+                (progress.cursor.open_to, u32::try_from(window).unwrap_or(u32::MAX))
+            } else if self.faults.before_commit_effects() {
+                (Seq(u64::MAX), progress.consumer.run_max)
+            } else {
+                (target, progress.run_max())
+            };
+            let token = self.next_token;
+            self.next_token = Token(token.0 + 1);
+            progress.state = State::Reading(token);
+            out.push(Output::Read {
+                token,
+                request: ReadRequest::Records {
+                    incarnation: leading.incarnation,
+                    from: first,
+                    through,
+                    records_max,
+                    bytes_max: RUN_BYTES_MAX,
+                },
+            });
+        }
+    }
+
+    fn read_done(&mut self, now: Now, token: Token, page: Page, out: &mut Vec<Output>) {
+        let reading = |progress: &&mut Progress| matches!(progress.state, State::Reading(asked) if asked == token);
+        let (Some(leading), next_token) = (self.leading, self.next_token) else { return };
+        let faults = self.faults;
+        let Some(progress) = self.consumers.iter_mut().find(reading) else { return };
+        let pause = State::Paused(now.after(self.retry));
+        let records = match page {
+            Page::Records(records) => records,
+            Page::Corrupt(what) => {
+                progress.state = pause;
+                out.push(Output::Corrupt(what));
+                return;
+            }
+            Page::Rows { .. } | Page::Cursors(_) | Page::Dedupe { .. } => Vec::new(),
+        };
+        let expected = progress.cursor.done.next();
+        let (Some(first), Some(last)) = (records.first(), records.last().map(|record| record.seq)) else {
+            progress.state = pause;
+            return;
+        };
+        if first.seq != expected {
+            // Retention has cut in meanwhile: the log start that is on its way says up to where.
+            progress.state = pause;
+            return;
+        }
+        self.next_token = Token(next_token.0 + 1);
+        let open = progress.cursor.open_to > progress.cursor.done && !faults.window_grows_on_redelivery();
+        if !progress.consumer.exact || open {
+            progress.hand_out(next_token, records, faults, out);
+            return;
+        }
+        progress.cursor.open_to = last;
+        progress.state = State::Opening(next_token, records);
+        out.push(progress.moved());
+        out.push(Output::Store {
+            token: next_token,
+            writes: vec![Write::Put {
+                key: progress.key(leading.incarnation),
+                value: progress.cursor.encode(),
+            }],
+        });
+    }
+
+    fn window_stored(&mut self, token: Token, out: &mut Vec<Output>) {
+        let opening = |progress: &&mut Progress| matches!(progress.state, State::Opening(asked, _) if asked == token);
+        let Some(progress) = self.consumers.iter_mut().find(opening) else { return };
+        let State::Opening(_, records) = std::mem::replace(&mut progress.state, State::Idle) else { return };
+        let token = self.next_token;
+        self.next_token = Token(token.0 + 1);
+        progress.hand_out(token, records, self.faults, out);
+    }
+
+    fn working(&mut self, token: Token) -> Option<(&mut Progress, Seq)> {
+        self.consumers.iter_mut().find_map(|progress| match progress.state {
+            State::Working(asked, last) if asked == token => Some((progress, last)),
+            _ => None,
+        })
+    }
+
+    fn effect_done(&mut self, token: Token, through: Seq, out: &mut Vec<Output>) {
+        let Some((progress, last)) = self.working(token) else { return };
+        progress.state = State::Idle;
+        let through = through.min(last);
+        if through > progress.cursor.done {
+            progress.move_to(through, out);
+        }
+    }
+
+    fn effect_failed(&mut self, now: Now, token: Token, failure: Failure, out: &mut Vec<Output>) {
+        let Some((progress, _)) = self.working(token) else { return };
+        progress.attempts += 1;
+        let spent = progress.consumer.attempts_max.is_some_and(|most| progress.attempts >= most);
+        let after = match failure {
+            Failure::Retry { after } if !spent => after,
+            Failure::Retry { .. } | Failure::Poison => {
+                let seq = progress.cursor.done.next();
+                out.push(Output::DeadLetter {
+                    consumer: Arc::clone(&progress.consumer.name),
+                    seq,
+                    attempts: progress.attempts,
+                });
+                progress.state = State::Idle;
+                progress.move_to(seq, out);
+                return;
+            }
+        };
+        let doubled = PAUSE_FIRST.saturating_mul(1 << (progress.attempts - 1).min(16));
+        progress.state = State::Paused(now.after(after.unwrap_or(doubled).min(PAUSE_MAX)));
+    }
+}
+
+impl Start {
+    fn cursor(self, leading: &Leading) -> Cursor {
+        let done = match self {
+            Start::Earliest => leading.log_start.previous(),
+            Start::Latest => leading.committed,
+            Start::At(seq) => seq.previous(),
+        };
+        Cursor { done, open_to: done }
+    }
+}
+
+impl Progress {
+    fn key(&self, incarnation: Incarnation) -> Key {
+        Key::Cursor {
+            incarnation,
+            consumer: Bytes::copy_from_slice(self.consumer.name.as_bytes()),
+        }
+    }
+
+    fn paused_until(&self) -> Option<Duration> {
+        match self.state {
+            State::Paused(until) => Some(until),
+            State::Idle | State::Reading(_) | State::Opening(..) | State::Working(..) => None,
+        }
+    }
+
+    /// Drops what is under way; its answers will find nobody.
+    fn forget(&mut self) {
+        self.state = State::Idle;
+        self.attempts = 0;
+    }
+
+    /// Whether a consumer of the first record has had it.
+    fn is_finished(&self) -> bool {
+        self.consumer.first_only && self.cursor.done >= Seq(1)
+    }
+
+    /// Up to where there is something to do.
+    fn target(&self, committed: Seq) -> Seq {
+        if self.consumer.first_only {
+            committed.min(Seq(1))
+        } else {
+            committed
+        }
+    }
+
+    /// After a failure one record at a time, so that the one that cannot be done is found; windows of an exact consumer keep
+    /// their bounds.
+    fn run_max(&self) -> u32 {
+        if self.attempts > 0 && !self.consumer.exact {
+            1
+        } else {
+            self.consumer.run_max.max(1)
+        }
+    }
+
+    fn hand_out(&mut self, token: Token, records: Vec<Record>, faults: Faults, out: &mut Vec<Output>) {
+        let last = records.last().map_or(self.cursor.done, |record| record.seq);
+        self.state = State::Working(token, last);
+        if faults.cursor_ahead_of_effect() {
+            self.cursor.done = last;
+            self.cursor.open_to = self.cursor.open_to.max(last);
+            out.push(self.moved());
+        }
+        out.push(Output::Consume {
+            token,
+            consumer: Arc::clone(&self.consumer.name),
+            records,
+        });
+    }
+
+    fn move_to(&mut self, done: Seq, out: &mut Vec<Output>) {
+        self.attempts = 0;
+        self.cursor.done = done;
+        self.cursor.open_to = self.cursor.open_to.max(done);
+        out.push(self.moved());
+    }
+
+    fn skip_to(&mut self, log_start: Seq, out: &mut Vec<Output>) {
+        out.push(Output::Skipped {
+            consumer: Arc::clone(&self.consumer.name),
+            from: self.cursor.done.next(),
+            through: log_start.previous(),
+        });
+        self.move_to(log_start.previous(), out);
+    }
+
+    fn moved(&self) -> Output {
+        Output::Moved {
+            consumer: Arc::clone(&self.consumer.name),
+            cursor: self.cursor,
+        }
+    }
+}

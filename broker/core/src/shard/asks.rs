@@ -1,0 +1,266 @@
+//! Requests of the HTTP API: each is a short row of requests to the authorities, one after the other.
+
+mod lists;
+mod reads;
+
+pub(super) use lists::ListJob;
+
+use super::Shard;
+use super::continuation::Then;
+use super::ingress::{Purpose, Source};
+use super::peer::{LANES, Peer, Reply, Request};
+use super::turn::Turn;
+use crate::admin::{Answer, Ask, Failure, List, ListChange, SendAsk};
+use crate::client::Secret;
+use crate::effect::Effect;
+use crate::message::Outcome;
+use crate::replicated::{self, Rejection};
+use crate::slot::{self, Lane, command};
+use crate::types::{ChannelKey, ChannelKind, DeviceFlag, DeviceLevel, Reason, SlotId, Token, Uid};
+use bytes::Bytes;
+use penstock_wire::channel_id;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Longest time an HTTP request is worked on.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How far an HTTP request is.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Commands that remain, in order; the first was proposed.
+    Commands(VecDeque<(SlotId, Bytes)>),
+    /// Clear the tokens, then close the sessions.
+    DeviceQuit { uid: Uid, flag: Option<DeviceFlag> },
+    /// A member list is read or changed.
+    List(ListJob),
+    /// Who is online.
+    Online(Vec<(Uid, DeviceFlag)>),
+    /// An answer of a channel leader is awaited.
+    History,
+    /// The same.
+    SendOutcome,
+}
+
+/// All waiting HTTP requests of a shard.
+pub(super) type Asks = super::pending::Pending<Job>;
+
+impl Shard {
+    /// Starts a request.
+    pub(super) fn begin_ask(&mut self, turn: &mut Turn<'_>, ask: Token, request: Ask) {
+        match request {
+            Ask::SetToken { uid, token, flag, level } => self.set_token(turn, ask, &uid, &token, (flag, level)),
+            Ask::DeviceQuit { uid, flag } => self.device_quit(turn, ask, uid, flag),
+            Ask::SystemUids => self.read_list(turn, ask, ListJob::system_uids()),
+            Ask::ChangeSystemUids { uids, add } => {
+                let wall = turn.now.wall_ms;
+                let commands = uids
+                    .chunks(command::UIDS_MAX)
+                    .map(|chunk| (slot::keys::system_uids_slot(), command::change_system_uids(wall, chunk, add)))
+                    .collect();
+                self.run_commands(turn, ask, commands);
+            }
+            Ask::PutChannel { channel_id, kind, flags, reset, subscribers } => {
+                match channel_of(&channel_id, kind) {
+                    Err(failure) => answer(turn, ask, Answer::Failed(failure)),
+                    Ok(_) if kind == ChannelKind::PERSON && !subscribers.is_empty() => {
+                        let text = "a person channel has no subscribers: leave `subscribers` empty".to_owned();
+                        answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
+                    }
+                    Ok(channel) => {
+                        let first = command::put_channel(turn.now.wall_ms, &channel, flags);
+                        let change = if reset { ListChange::Set(subscribers) } else { ListChange::Add(subscribers) };
+                        self.change_list(turn, ask, ListJob::change(channel, List::Subscribers, change).after(first));
+                    }
+                }
+            }
+            Ask::DeleteChannel { channel_id, kind } => match channel_of(&channel_id, kind) {
+                Err(failure) => answer(turn, ask, Answer::Failed(failure)),
+                Ok(_) if kind == ChannelKind::PERSON => {
+                    let text = "a person channel cannot be deleted".to_owned();
+                    answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
+                }
+                Ok(channel) => {
+                    let disband = command::disband(turn.now.wall_ms, &channel);
+                    self.run_commands(turn, ask, VecDeque::from([(channel.slot(), disband)]));
+                }
+            },
+            Ask::ChangeList { channel_id, kind, list, change } => match channel_of(&channel_id, kind) {
+                Err(failure) => answer(turn, ask, Answer::Failed(failure)),
+                Ok(channel) => self.change_list(turn, ask, ListJob::change(channel, list, change)),
+            },
+            Ask::ReadList { channel_id, kind, list } => match channel_of(&channel_id, kind) {
+                Err(failure) => answer(turn, ask, Answer::Failed(failure)),
+                Ok(channel) => self.read_list(turn, ask, ListJob::read(channel, list)),
+            },
+            Ask::Send(send) => self.send_from_ask(turn, ask, *send),
+            Ask::SendOutcome { channel_id, kind, from_uid, client_msg_no } => {
+                self.ask_outcome(turn, ask, &channel_id, kind, (from_uid, client_msg_no));
+            }
+            Ask::History(query) => self.ask_history(turn, ask, query),
+            Ask::OnlineStatus(uids) => self.ask_online(turn, ask, uids),
+            Ask::Ready => {
+                let readiness = self.readiness();
+                answer(turn, ask, Answer::Ready(readiness));
+            }
+        }
+    }
+
+    pub(super) fn keep_ask(&mut self, turn: &Turn<'_>, ask: Token, job: Job) {
+        self.asks.insert(ask, turn.now.after(ASK_TIMEOUT), job);
+    }
+
+    fn set_token(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ask: Token,
+        uid: &Uid,
+        token: &Secret,
+        (flag, level): (DeviceFlag, DeviceLevel),
+    ) {
+        if channel_id::check_uid(uid.as_str()).is_err() || channel_id::is_reserved(uid.as_str()) {
+            let text = "`uid` is empty, reserved, or has one of @ # &".to_owned();
+            return answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
+        }
+        if token.0.is_empty() {
+            return answer(turn, ask, Answer::Failed(Failure::Invalid("`token` is empty".to_owned())));
+        }
+        let hash: [u8; 32] = Sha256::digest(token.0.as_bytes()).into();
+        let put = command::put_user_token(turn.now.wall_ms, uid, flag, hash, level);
+        self.run_commands(turn, ask, VecDeque::from([(uid.slot(), put)]));
+    }
+
+    fn device_quit(&mut self, turn: &mut Turn<'_>, ask: Token, uid: Uid, flag: Option<DeviceFlag>) {
+        let flags = flag.map_or_else(|| (0..3).map(DeviceFlag).collect(), |flag| vec![flag]);
+        let clear = command::clear_token(turn.now.wall_ms, &uid, &flags);
+        let slot = uid.slot();
+        self.keep_ask(turn, ask, Job::DeviceQuit { uid, flag });
+        self.propose_for(turn, ask, slot, clear);
+    }
+
+    /// Runs commands one after the other; done when all are committed.
+    pub(super) fn run_commands(&mut self, turn: &mut Turn<'_>, ask: Token, mut commands: VecDeque<(SlotId, Bytes)>) {
+        let Some((slot, first)) = commands.pop_front() else { return answer(turn, ask, Answer::Done) };
+        self.keep_ask(turn, ask, Job::Commands(commands));
+        self.propose_for(turn, ask, slot, first);
+    }
+
+    pub(super) fn propose_for(&mut self, turn: &mut Turn<'_>, ask: Token, slot: SlotId, command: Bytes) {
+        let group = self.directory.group_of(slot);
+        self.call(turn, Request::Propose { group, lane: Lane::Ordinary, command }, Then::Ask { ask });
+    }
+
+    fn send_from_ask(&mut self, turn: &mut Turn<'_>, ask: Token, send: SendAsk) {
+        self.keep_ask(turn, ask, Job::SendOutcome);
+        self.ingress(turn, Source::Ask(ask), Purpose::from_ask(send));
+    }
+
+    /// What became of a send that came over HTTP.
+    pub(super) fn on_ask_sent(&mut self, turn: &mut Turn<'_>, ask: Token, outcome: Outcome) {
+        if self.asks.remove(ask).is_some() {
+            answer(turn, ask, Answer::Sent(outcome));
+        }
+    }
+
+    /// A step of a request is answered, or not within its deadline.
+    pub(super) fn on_ask_reply(&mut self, turn: &mut Turn<'_>, ask: Token, reply: Option<Reply>) {
+        let Some(job) = self.asks.remove(ask) else { return };
+        let Some(reply) = reply else { return answer(turn, ask, Answer::Failed(Failure::Timeout)) };
+        if let Some(failure) = failure_of(&reply) {
+            return answer(turn, ask, Answer::Failed(failure));
+        }
+        match job {
+            Job::Commands(commands) => self.run_commands(turn, ask, commands),
+            Job::DeviceQuit { uid, flag } => {
+                self.kick_everywhere(turn, &uid, flag);
+                answer(turn, ask, Answer::Done);
+            }
+            Job::List(job) => self.on_list_reply(turn, ask, job, reply),
+            Job::Online(_) => {}
+            Job::History => match reply {
+                Reply::History { messages, more, gap_until } => {
+                    answer(turn, ask, Answer::Messages { messages, more, gap_until });
+                }
+                _ => answer(turn, ask, Answer::Failed(Failure::Unavailable("no answer of the channel".to_owned()))),
+            },
+            Job::SendOutcome => match reply {
+                Reply::SendOutcome(Some(outcome)) => answer(turn, ask, Answer::Sent(outcome)),
+                _ => answer(turn, ask, Answer::NoSuchSend),
+            },
+        }
+    }
+
+    /// Tells every shard of every node that a user's sessions end.
+    fn kick_everywhere(&mut self, turn: &mut Turn<'_>, uid: &Uid, flag: Option<DeviceFlag>) {
+        let nodes: BTreeSet<_> = self.liveness.nodes().map(|(node, _, _)| node).collect();
+        for node in nodes {
+            for shard in 0..LANES {
+                let message = Peer::KickUser { shard, uid: uid.clone(), flag };
+                turn.out.push(Effect::Send { to: node, message });
+            }
+        }
+    }
+
+    /// Requests over their deadline are answered.
+    pub(super) fn expire_asks(&mut self, turn: &mut Turn<'_>) {
+        while let Some((ask, job)) = self.asks.pop_due(turn.now) {
+            match job {
+                Job::Online(found) => answer(turn, ask, Answer::Online(found)),
+                _ => answer(turn, ask, Answer::Failed(Failure::Timeout)),
+            }
+        }
+    }
+}
+
+pub(super) fn answer(turn: &mut Turn<'_>, token: Token, answer: Answer) {
+    turn.out.push(Effect::Answer { token, answer });
+}
+
+/// The channel of a management request: the id as given, within the rules.
+fn channel_of(id: &str, kind: ChannelKind) -> Result<ChannelKey, Failure> {
+    if kind.0 == 0 || kind == ChannelKind::INTERNAL {
+        return Err(Failure::Invalid(format!("`channel_type` {} is not a channel type", kind.0)));
+    }
+    if channel_id::check_channel(id).is_err() || channel_id::is_reserved(id) {
+        return Err(Failure::Invalid("`channel_id` is empty, reserved, or has one of # @".to_owned()));
+    }
+    Ok(ChannelKey::new(id, kind))
+}
+
+/// What an answer that is not the expected one means for the caller.
+fn failure_of(reply: &Reply) -> Option<Failure> {
+    let rejection = match reply {
+        Reply::Proposed(Ok(replicated::Reply::Rejected(rejection))) => *rejection,
+        Reply::Proposed(Err(error)) => return Some(unproposed(error)),
+        Reply::Busy => return Some(Failure::Busy),
+        Reply::NotLeader { .. } | Reply::Unavailable => {
+            return Some(Failure::Unavailable("no leader is known now".to_owned()));
+        }
+        _ => return None,
+    };
+    Some(match rejection {
+        Rejection::Missing => Failure::NotFound("the channel or user does not exist".to_owned()),
+        Rejection::Disbanded => Failure::Refused(Reason::DISBANDED),
+        Rejection::Conflict | Rejection::Fenced => {
+            Failure::Unavailable("changed by someone else at the same time".to_owned())
+        }
+        Rejection::Malformed | Rejection::WrongSlot | Rejection::TooMany | Rejection::Rule | Rejection::Exhausted => {
+            Failure::Invalid(format!("refused by the metadata rules ({rejection:?})"))
+        }
+    })
+}
+
+fn unproposed(error: &slot::ProposeError) -> Failure {
+    match error {
+        slot::ProposeError::Full => Failure::Busy,
+        slot::ProposeError::TooLarge { bytes_max } => {
+            Failure::Invalid(format!("the change is larger than {bytes_max} bytes: cut it"))
+        }
+        slot::ProposeError::Unknown => Failure::Timeout,
+        slot::ProposeError::NotLeader { .. } | slot::ProposeError::Refused => {
+            Failure::Unavailable("no leader is known now".to_owned())
+        }
+        slot::ProposeError::Stopped => Failure::Unavailable("the metadata group has stopped: see the log".to_owned()),
+    }
+}

@@ -1,0 +1,453 @@
+//! The channels of this shard: activation on demand, and the wiring of a channel's machines (CH-10).
+
+use super::Shard;
+use super::continuation::{Reading, Stored, Then};
+use super::groups::ReplyTo;
+use super::peer::{Peer, Reply, Request, channel_lane};
+use super::step::Step;
+use super::turn::Turn;
+use crate::append::{self, Role};
+use crate::channel::{self, Input, Output};
+use crate::delivery;
+use crate::effect::Effect;
+use crate::hooks::cursors;
+use crate::rows::{Instance, Miss};
+use crate::types::{ChannelKey, ChannelMeta, LeaderEpoch, NodeId, Seq, Token};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Messages of other replicas kept until the metadata are here; the sender repeats what is dropped.
+const EARLY_MESSAGES_MAX: usize = 16;
+/// Requests kept until this node leads.
+const EARLY_REQUESTS_MAX: usize = 1_024;
+/// How often metadata are asked for while a channel waits for them.
+const META_RETRY: Duration = Duration::from_millis(200);
+
+/// A channel that is, or becomes, active on this shard.
+pub(super) struct Host {
+    pub(super) activation: u64,
+    pub(super) active: Option<Box<Active>>,
+    early_messages: VecDeque<(NodeId, channel::Message)>,
+    pub(super) requests: VecDeque<(ReplyTo, Request)>,
+    asking_meta: bool,
+    /// When the metadata may be asked for again, or a host without any is given up.
+    pub(super) wake: Option<Duration>,
+}
+
+/// The machines of an active channel.
+pub(super) struct Active {
+    pub(super) meta: ChannelMeta,
+    pub(super) replica: channel::Replica,
+    pub(super) authority: append::Authority,
+    pub(super) delivery: delivery::Channel,
+    pub(super) cursors: cursors::Cursors,
+    pub(super) leading: Option<LeaderEpoch>,
+    pub(super) committed: Seq,
+    /// Who waits for a submission.
+    pub(super) submits: BTreeMap<Token, ReplyTo>,
+    pub(super) reads: BTreeMap<Token, super::reads::Purpose>,
+    pub(super) delivery_busy: bool,
+    /// Membership rows being written: how many are open, up to which position, and whether all went well.
+    pub(super) memberships: BTreeMap<Token, (usize, Seq, bool)>,
+}
+
+impl Shard {
+    /// A request for this channel's leader.
+    pub(super) fn on_channel_request(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        reply_to: ReplyTo,
+        request: Request,
+    ) {
+        let host = self.host(channel);
+        if let Some(active) = &host.active {
+            match (active.leading, epoch_of(&request)) {
+                (Some(leading), Some(epoch)) if epoch != leading => {
+                    if epoch < leading {
+                        return self.reply(turn, reply_to, Reply::NotLeader { hint: None });
+                    }
+                }
+                (Some(_), _) => return self.lead(turn, channel, reply_to, request),
+                (None, _) => {}
+            }
+        }
+        if host.requests.len() >= EARLY_REQUESTS_MAX {
+            return self.reply(turn, reply_to, Reply::Busy);
+        }
+        host.requests.push_back((reply_to, request));
+        self.want_meta(turn, channel);
+    }
+
+    /// The host of a channel; a new one is not active yet.
+    fn host(&mut self, channel: &ChannelKey) -> &mut Host {
+        if !self.channels.contains_key(channel) {
+            self.last_activation += 1;
+            let host = Host {
+                activation: self.last_activation,
+                active: None,
+                early_messages: VecDeque::new(),
+                requests: VecDeque::new(),
+                asking_meta: false,
+                wake: None,
+            };
+            self.channels.insert(channel.clone(), host);
+            self.counters.activations += 1;
+        }
+        self.channels.get_mut(channel).expect("inserted above")
+    }
+
+    /// Asks the slot group for the newest metadata, once at a time.
+    pub(super) fn want_meta(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
+        let Some(host) = self.channels.get_mut(channel) else { return };
+        if std::mem::replace(&mut host.asking_meta, true) {
+            return;
+        }
+        let group = self.directory.group_of(channel.slot());
+        self.call(turn, Request::Resolve { group, channel: channel.clone() }, Then::Meta { channel: channel.clone() });
+    }
+
+    /// The slot group answered, or not in time.
+    pub(super) fn on_meta_answer(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: Option<Reply>) {
+        let Some(host) = self.channels.get_mut(channel) else { return };
+        host.asking_meta = false;
+        if let Some(Reply::Resolved(meta)) = reply {
+            self.directory.learn_channel(channel, &meta);
+            self.apply_meta(turn, channel, meta);
+        }
+        let Some(host) = self.channels.get_mut(channel) else { return };
+        let leads = host.active.as_ref().is_some_and(|active| active.leading.is_some());
+        if !host.requests.is_empty() && !leads {
+            host.wake = Some(turn.now.after(META_RETRY));
+            self.note_deadline(channel);
+        } else if host.active.is_none() {
+            self.drop_host(channel);
+        }
+    }
+
+    /// Newer metadata came by another way than an answer.
+    pub(super) fn learn_meta(&mut self, channel: &ChannelKey, meta: ChannelMeta) {
+        if let Some(host) = self.channels.get(channel)
+            && host.active.is_some()
+        {
+            let activation = host.activation;
+            self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input: Input::Meta(meta) });
+        }
+    }
+
+    /// Activates the channel, tells its replica, or gives the host up when this node keeps no replica.
+    pub(super) fn apply_meta(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, meta: ChannelMeta) {
+        let node = self.config.node;
+        if !meta.replicas().iter().any(|replica| replica.node == node) {
+            let hint = meta.leader.map(|leader| leader.node);
+            self.refuse_requests(turn, channel, &Reply::NotLeader { hint });
+            return;
+        }
+        let leads = meta.leader.is_some_and(|leader| {
+            leader.node == node && leader.process == self.config.boots.process
+        });
+        if !leads {
+            let hint = meta.leader.map(|leader| leader.node);
+            self.refuse_requests(turn, channel, &Reply::NotLeader { hint });
+        }
+        let host = self.host(channel);
+        let activation = host.activation;
+        if let Some(active) = &mut host.active {
+            if active.meta.version < meta.version {
+                active.meta = meta.clone();
+            }
+            self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input: Input::Meta(meta) });
+            return;
+        }
+        let messages = std::mem::take(&mut host.early_messages);
+        let active = Box::new(self.machines(channel, activation, meta));
+        self.host(channel).active = Some(active);
+        self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input: Input::Start });
+        for (from, message) in messages {
+            let input = Input::Peer { from, message };
+            self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input });
+        }
+    }
+
+    fn machines(&mut self, channel: &ChannelKey, activation: u64, meta: ChannelMeta) -> Active {
+        let limits = &self.config.limits;
+        let setup = channel::Setup {
+            node: self.config.node,
+            boots: self.config.boots,
+            activation: u32::try_from(activation).unwrap_or(u32::MAX),
+            limits: std::sync::Arc::clone(&self.limits),
+            faults: self.config.faults.channel,
+            meta: meta.clone(),
+        };
+        let first = Token(activation << 32 | 1);
+        Active {
+            meta,
+            replica: channel::Replica::new(setup),
+            authority: self.new_authority(first),
+            delivery: delivery::Channel::new(channel, self.delivery_settings()),
+            cursors: cursors::Cursors::new(channel.clone(), limits, first),
+            leading: None,
+            committed: Seq(0),
+            submits: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            delivery_busy: false,
+            memberships: BTreeMap::new(),
+        }
+    }
+
+    /// Messages of other replicas: they wake a channel, but carry no authority (CH-10).
+    pub(super) fn on_exchange(&mut self, turn: &mut Turn<'_>, from: NodeId, lane: u16, exchange: channel::Exchange) {
+        let Some(link) = self.links.get_mut(&lane) else { return };
+        for (channel, message) in link.receive(turn.now, from, exchange) {
+            let host = self.host(&channel);
+            let activation = host.activation;
+            if host.active.is_some() {
+                self.queue.push_back(Step::Channel { channel, activation, input: Input::Peer { from, message } });
+                continue;
+            }
+            if host.early_messages.len() >= EARLY_MESSAGES_MAX {
+                host.early_messages.pop_front();
+            }
+            host.early_messages.push_back((from, message));
+            self.want_meta(turn, &channel);
+        }
+    }
+
+    /// Steps a replica.
+    pub(super) fn replica_input(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        activation: u64,
+        input: Input,
+    ) -> Result<(), Miss> {
+        let Some(host) = self.channels.get_mut(channel).filter(|host| host.activation == activation) else {
+            return Ok(());
+        };
+        let Some(active) = &mut host.active else { return Ok(()) };
+        if let Input::Meta(meta) = &input
+            && meta.version > active.meta.version
+        {
+            active.meta = meta.clone();
+        }
+        let mut outputs = Vec::new();
+        active.replica.handle(turn.now, input, &turn.rows, &mut outputs)?;
+        self.replica_outputs(turn, channel, outputs);
+        self.note_deadline(channel);
+        Ok(())
+    }
+
+    /// Executes a replica's outputs.
+    pub(super) fn replica_outputs(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, outputs: Vec<Output>) {
+        let Some(activation) = self.channels.get(channel).map(|host| host.activation) else { return };
+        for output in outputs {
+            match output {
+                Output::Send { to, message } => {
+                    if let Some(link) = self.links.get_mut(&channel_lane(channel)) {
+                        link.push(turn.now, to, channel.clone(), message);
+                    }
+                }
+                Output::Store { token, writes } => {
+                    let stored = Stored::Channel { channel: channel.clone(), activation, token };
+                    let ticket = self.ticket(Instance::Data, stored);
+                    turn.store(Instance::Data, ticket, writes);
+                }
+                Output::Read { token, request } => {
+                    let read = self.reading(Reading::Channel { channel: channel.clone(), activation, token });
+                    turn.out.push(Effect::Read { token: read, request });
+                }
+                Output::Ready => {}
+                Output::Appended { token, first } => self.to_authority(channel, append::Input::Appended { token, first }),
+                Output::Refused { token, why } => {
+                    let reason = super::reads::refusal(why);
+                    self.to_authority(channel, append::Input::AppendRefused { token, reason });
+                }
+                Output::Committed { high_watermark } => self.on_committed(channel, high_watermark),
+                Output::Leading { leader_epoch } => self.on_leading(turn, channel, leader_epoch),
+                Output::LostLeadership { .. } => self.on_lost(turn, channel),
+                Output::NeedMeta { .. } => self.want_meta(turn, channel),
+                Output::ReadReply { token, reply } => self.on_read_reply(turn, channel, token, reply),
+                Output::Proven { token, high_watermark } => self.on_proven(channel, token, high_watermark),
+                Output::NotProven { token } => self.on_not_proven(turn, channel, token),
+                Output::CaughtUp { learner, .. } => self.tell_voter_change(turn, channel, Some(learner.node)),
+                Output::VoterChangeDone { .. } => self.tell_voter_change(turn, channel, None),
+                Output::Drained { .. } => {}
+                Output::Evictable => self.evict(channel),
+                Output::Damaged { .. } => {
+                    self.counters.damaged += 1;
+                    self.want_meta(turn, channel);
+                }
+                Output::Alarm { .. } => self.counters.alarms += 1,
+            }
+        }
+    }
+
+    fn tell_voter_change(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, learner: Option<NodeId>) {
+        let Some(active) = self.active(channel) else { return };
+        let leader_epoch = active.meta.leader_epoch;
+        let progress = match learner {
+            Some(learner) => super::peer::VoterProgress::CaughtUp { learner },
+            None => super::peer::VoterProgress::Committed { leader_epoch },
+        };
+        let group = self.directory.group_of(channel.slot());
+        self.call(turn, Request::VoterChange { group, channel: channel.clone(), progress }, Then::Nothing);
+    }
+
+    /// The machines of an active channel.
+    pub(super) fn active(&mut self, channel: &ChannelKey) -> Option<&mut Active> {
+        self.channels.get_mut(channel)?.active.as_deref_mut()
+    }
+
+    fn to_authority(&mut self, channel: &ChannelKey, input: append::Input) {
+        self.queue.push_back(Step::Append { channel: channel.clone(), input });
+    }
+
+    fn on_committed(&mut self, channel: &ChannelKey, high_watermark: Seq) {
+        let Some(active) = self.active(channel) else { return };
+        let Some(leader_epoch) = active.leading else { return };
+        active.committed = active.committed.max(high_watermark);
+        let through = high_watermark;
+        self.to_authority(channel, append::Input::Committed { leader_epoch, through });
+        let input = delivery::Input::Committed { through };
+        self.queue.push_back(Step::Delivery { channel: channel.clone(), input });
+        let input = cursors::Input::Committed { leader_epoch, through };
+        self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
+    }
+
+    fn on_lost(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
+        let Some(active) = self.active(channel) else { return };
+        active.leading = None;
+        self.to_authority(channel, append::Input::Role(Role::Not));
+        self.queue.push_back(Step::Delivery { channel: channel.clone(), input: delivery::Input::Lost });
+        self.queue.push_back(Step::Cursors { channel: channel.clone(), input: cursors::Input::Role(cursors::Role::Not) });
+        self.counters.leaderships_lost += 1;
+        self.refuse_requests(turn, channel, &Reply::NotLeader { hint: None });
+    }
+
+    fn refuse_requests(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: &Reply) {
+        let Some(host) = self.channels.get_mut(channel) else { return };
+        for (reply_to, _) in std::mem::take(&mut host.requests) {
+            self.reply(turn, reply_to, reply.clone());
+        }
+    }
+
+    /// Requests that waited for leadership go on.
+    pub(super) fn resume_requests(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
+        let Some(host) = self.channels.get_mut(channel) else { return };
+        for (reply_to, request) in std::mem::take(&mut host.requests) {
+            self.on_channel_request(turn, channel, reply_to, request);
+        }
+    }
+
+    /// An idle channel leaves memory (CH-10), unless a machine of it still has work.
+    fn evict(&mut self, channel: &ChannelKey) {
+        let Some(host) = self.channels.get(channel) else { return };
+        let idle = host.requests.is_empty()
+            && host.active.as_ref().is_some_and(|active| {
+                active.authority.is_idle() && active.delivery.is_idle() && active.cursors.is_idle()
+            })
+            && !self.held.contains(&super::step::Hold::Channel(channel.clone()));
+        if idle {
+            self.drop_host(channel);
+            self.counters.evictions += 1;
+        }
+    }
+
+    fn drop_host(&mut self, channel: &ChannelKey) {
+        self.channels.remove(channel);
+        if let Some(at) = self.channel_deadlines.remove(channel) {
+            self.deadlines.remove(&(at, channel.clone()));
+        }
+    }
+
+    /// Keeps the shard's ordered deadlines in step with the channel's machines.
+    pub(super) fn note_deadline(&mut self, channel: &ChannelKey) {
+        let Some(host) = self.channels.get(channel) else { return };
+        let next = [
+            host.wake,
+            host.active.as_ref().and_then(|active| active.replica.next_deadline()),
+            host.active.as_ref().and_then(|active| active.authority.next_deadline()),
+            host.active.as_ref().and_then(|active| active.delivery.next_deadline()),
+            host.active.as_ref().and_then(|active| active.cursors.next_deadline()),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        let before = match next {
+            Some(at) => self.channel_deadlines.insert(channel.clone(), at),
+            None => self.channel_deadlines.remove(channel),
+        };
+        if before == next {
+            return;
+        }
+        if let Some(before) = before {
+            self.deadlines.remove(&(before, channel.clone()));
+        }
+        if let Some(at) = next {
+            self.deadlines.insert((at, channel.clone()));
+        }
+    }
+
+    /// Channels whose deadline has passed.
+    pub(super) fn expire_channels(&mut self, turn: &mut Turn<'_>) {
+        while let Some((at, channel)) = self.deadlines.first().cloned() {
+            if at > turn.now.monotonic {
+                return;
+            }
+            self.deadlines.remove(&(at, channel.clone()));
+            self.channel_deadlines.remove(&channel);
+            self.expire_channel(turn, &channel);
+            self.run(turn);
+            self.note_deadline(&channel);
+        }
+    }
+
+    fn expire_channel(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
+        let now = turn.now;
+        let Some(host) = self.channels.get_mut(channel) else { return };
+        if host.wake.is_some_and(|at| at <= now.monotonic) {
+            host.wake = None;
+            if !host.requests.is_empty() {
+                self.want_meta(turn, channel);
+            }
+        }
+        let Some(active) = self.channels.get_mut(channel).and_then(|host| host.active.as_deref_mut()) else { return };
+        let mut outputs = Vec::new();
+        active.replica.expire(now, &mut outputs);
+        let mut appends = Vec::new();
+        active.authority.expire(now, &mut self.ids, &mut appends);
+        let mut deliveries = Vec::new();
+        active.delivery.expire(now, &mut deliveries);
+        let mut cursor_outputs = Vec::new();
+        active.cursors.expire(now, &mut cursor_outputs);
+        self.authority_outputs(turn, channel, appends);
+        self.delivery_outputs(turn, channel, deliveries);
+        self.cursor_outputs(turn, channel, cursor_outputs);
+        self.replica_outputs(turn, channel, outputs);
+    }
+
+    /// Sends what the links hold.
+    pub(super) fn flush_links(&mut self, turn: &mut Turn<'_>) {
+        for (&lane, link) in &mut self.links {
+            let mut exchanges = Vec::new();
+            link.release(turn.now, &mut exchanges);
+            for (to, exchange) in exchanges {
+                turn.out.push(Effect::Send { to, message: Peer::Exchange { lane, exchange } });
+            }
+        }
+    }
+}
+
+fn epoch_of(request: &Request) -> Option<LeaderEpoch> {
+    match request {
+        Request::Append { leader_epoch, .. }
+        | Request::History { leader_epoch, .. }
+        | Request::SendOutcome { leader_epoch, .. } => Some(*leader_epoch),
+        Request::Propose { .. }
+        | Request::Rows { .. }
+        | Request::Page { .. }
+        | Request::Resolve { .. }
+        | Request::VoterChange { .. }
+        | Request::Subscribe { .. } => None,
+    }
+}

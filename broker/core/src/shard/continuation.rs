@@ -1,0 +1,197 @@
+//! What happens when something asked for is there: durable writes, scans, answers, look-ups. Plain data, so that a
+//! shard stays a value.
+
+use super::Shard;
+use super::peer::Reply;
+use super::step::Step;
+use super::turn::Turn;
+use crate::client::Secret;
+use crate::rows::{Instance, Page};
+use crate::types::{ChannelKey, DeviceLevel, GroupId, Reason, Ticket, Token};
+use crate::{channel, session, slot};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// What waits for a ticket to be durable.
+#[derive(Clone, Debug)]
+pub(super) enum Stored {
+    /// A group's write.
+    Group { group: GroupId, token: Token },
+    /// A channel replica's write.
+    Channel { channel: ChannelKey, activation: u64, token: Token },
+    /// A lease of message ids.
+    Ids { token: Token },
+    /// A cursor row.
+    Cursor { channel: ChannelKey, activation: u64, token: Token },
+}
+
+/// What waits for a scan.
+#[derive(Clone, Debug)]
+pub(super) enum Reading {
+    /// A group's snapshot page.
+    Group { group: GroupId, token: Token },
+    /// A page of a sweep over the channels of a dead leader.
+    Grants { group: GroupId, token: Token },
+    /// A channel replica's read.
+    Channel { channel: ChannelKey, activation: u64, token: Token },
+    /// A post-commit cursor's read.
+    Cursors { channel: ChannelKey, activation: u64, token: Token },
+    /// A page of rows for a caller.
+    Page { reply_to: super::groups::ReplyTo },
+}
+
+/// What waits for a look-up of users.
+#[derive(Clone, Debug)]
+pub(super) enum Lookup {
+    /// Delivery of a channel.
+    Delivery { channel: ChannelKey, token: Token },
+    /// The HTTP question who is online.
+    Online { ask: Token },
+}
+
+/// What waits for the answer to a request.
+#[derive(Clone, Debug)]
+pub(super) enum Then {
+    /// Nothing.
+    Nothing,
+    /// A session's token check.
+    Authenticated { token: Token, secret: Secret },
+    /// A channel's leader.
+    Resolved { channel: ChannelKey },
+    /// A channel here needs its newest metadata.
+    Meta { channel: ChannelKey },
+    /// Facts of a send, subscription or read on its way in.
+    Facts { job: Token, positions: Vec<usize> },
+    /// A forwarded batch.
+    Appended { channel: ChannelKey },
+    /// A session's subscription at the channel's leader.
+    Subscribed { token: Token },
+    /// A step of an HTTP request.
+    Ask { ask: Token },
+    /// Revision, then a page of members for delivery.
+    Members { channel: ChannelKey, token: Token, stage: super::members::Stage },
+    /// A membership row of a person channel.
+    Membership { channel: ChannelKey, token: Token },
+}
+
+impl Shard {
+    /// A new name inside this shard.
+    pub(super) fn next_token(&mut self) -> Token {
+        self.last_token += 1;
+        Token(self.last_token)
+    }
+
+    /// A new ticket with what waits for it.
+    pub(super) fn ticket(&mut self, instance: Instance, stored: Stored) -> Ticket {
+        let tickets = match instance {
+            Instance::Meta => &mut self.meta_tickets,
+            Instance::Data => &mut self.data_tickets,
+        };
+        tickets.last += 1;
+        tickets.waiting.push_back((Ticket(tickets.last), stored));
+        Ticket(tickets.last)
+    }
+
+    /// Names a scan.
+    pub(super) fn reading(&mut self, reading: Reading) -> Token {
+        let token = self.next_token();
+        self.readings.insert(token, reading);
+        token
+    }
+
+    /// Everything up to a ticket is durable: the machines hear it in order.
+    pub(super) fn on_stored(&mut self, instance: Instance, through: Ticket) {
+        loop {
+            let tickets = match instance {
+                Instance::Meta => &mut self.meta_tickets,
+                Instance::Data => &mut self.data_tickets,
+            };
+            match tickets.waiting.front() {
+                Some((ticket, _)) if *ticket <= through => {}
+                _ => return,
+            }
+            let Some((_, stored)) = tickets.waiting.pop_front() else { return };
+            let step = match stored {
+                Stored::Group { group, token } => Step::Group { group, input: slot::Input::Stored { token } },
+                Stored::Channel { channel, activation, token } => {
+                    Step::Channel { channel, activation, input: channel::Input::Stored { token } }
+                }
+                Stored::Ids { token } => Step::IdsStored { token },
+                Stored::Cursor { channel, activation, token } => Step::CursorStored { channel, activation, token },
+            };
+            self.queue.push_back(step);
+        }
+    }
+
+    /// A scan is done.
+    pub(super) fn on_read(&mut self, turn: &mut Turn<'_>, token: Token, page: Page) {
+        match self.readings.remove(&token) {
+            Some(Reading::Group { group, token }) => {
+                self.queue.push_back(Step::Group { group, input: slot::Input::ReadDone { token, page } });
+            }
+            Some(Reading::Grants { group, token }) => {
+                let input = slot::grants::Input::ReadDone { token, page };
+                self.queue.push_back(Step::Grants { group, input });
+            }
+            Some(Reading::Channel { channel, activation, token }) => {
+                let input = channel::Input::ReadDone { token, page };
+                self.queue.push_back(Step::Channel { channel, activation, input });
+            }
+            Some(Reading::Cursors { channel, activation, token }) => {
+                self.on_cursor_read(channel, activation, token, page);
+            }
+            Some(Reading::Page { reply_to }) => {
+                let reply = match page {
+                    Page::Rows { rows, more } => {
+                        let rows = rows.into_iter().map(|(_, key, value)| (key, value)).collect();
+                        Reply::Page { rows, more }
+                    }
+                    Page::Records(_) | Page::Cursors(_) | Page::Dedupe { .. } | Page::Corrupt(_) => Reply::Unavailable,
+                };
+                self.reply(turn, reply_to, reply);
+            }
+            None => {}
+        }
+    }
+
+    /// A request has its answer, or none within its deadline.
+    pub(super) fn settle(&mut self, turn: &mut Turn<'_>, then: Then, reply: Option<Reply>) {
+        match then {
+            Then::Nothing => {}
+            Then::Authenticated { token, secret } => {
+                let result = authenticated(reply, &secret);
+                self.queue.push_back(Step::Sessions(session::Input::Authenticated { token, result }));
+            }
+            Then::Resolved { channel } => {
+                let found = if let Some(Reply::Resolved(meta)) = reply {
+                    self.directory.learn_channel(&channel, &meta);
+                    self.learn_meta(&channel, meta);
+                    true
+                } else {
+                    false
+                };
+                self.on_resolved(turn, &channel, found);
+            }
+            Then::Meta { channel } => self.on_meta_answer(turn, &channel, reply),
+            Then::Facts { job, positions } => self.on_facts(turn, job, &positions, reply),
+            Then::Appended { channel } => self.on_forwarded(turn, &channel, reply),
+            Then::Subscribed { token } => {
+                let reason = if reply == Some(Reply::Done) { Reason::SUCCESS } else { Reason::NODE_NOT_MATCH };
+                self.subscribed(token, reason);
+            }
+            Then::Ask { ask } => self.on_ask_reply(turn, ask, reply),
+            Then::Members { channel, token, stage } => self.on_members(turn, channel, token, stage, reply),
+            Then::Membership { channel, token } => self.on_membership_written(&channel, token, reply.as_ref()),
+        }
+    }
+}
+
+/// Compares a token with the stored hash in constant time; unknown users cost the same (S28).
+fn authenticated(reply: Option<Reply>, secret: &Secret) -> Result<DeviceLevel, Reason> {
+    let Some(Reply::Rows(rows)) = reply else { return Err(Reason::SYSTEM_ERROR) };
+    let shown: [u8; 32] = Sha256::digest(secret.0.as_bytes()).into();
+    let device = rows.first().and_then(Option::as_ref).and_then(|row| super::facts::read_device(row));
+    let (hash, level) = device.unwrap_or_default();
+    let equal: bool = hash.ct_eq(&shown).into();
+    if equal { Ok(level) } else { Err(Reason::AUTH_FAIL) }
+}

@@ -1,0 +1,180 @@
+//! Where things are, as far as this shard knows: slot → group, group → leader, channel → leader. Hints only: every
+//! receiver checks its own authority (CL-2), and a wrong hint costs a try.
+
+use crate::types::{
+    ChannelKey, ChannelMeta, GroupId, Incarnation, LeaderEpoch, NodeId, SlotId, Term,
+};
+use std::collections::BTreeMap;
+
+/// Cached channel routes; beyond, the oldest use goes.
+const CHANNELS_MAX: usize = 100_000;
+
+/// Where a channel is led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChannelRoute {
+    /// The leader.
+    pub(super) node: NodeId,
+    /// Which creation.
+    pub(super) incarnation: Incarnation,
+    /// Which leadership.
+    pub(super) leader_epoch: LeaderEpoch,
+}
+
+/// What is known of a group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GroupRoute {
+    /// Its voters.
+    pub(super) voters: Vec<NodeId>,
+    /// Who leads, if known.
+    pub(super) leader: Option<NodeId>,
+    /// Under which term (of a replica here, else 0).
+    pub(super) term: Term,
+    /// Whether this node leads it and has applied its term.
+    pub(super) leads_here: bool,
+    /// Whether a replica is hosted on this node.
+    pub(super) hosted: bool,
+}
+
+/// The directory of a shard.
+#[derive(Debug)]
+pub(super) struct Directory {
+    groups: BTreeMap<GroupId, GroupRoute>,
+    slot_groups: u32,
+    channels: BTreeMap<ChannelKey, (ChannelRoute, u64)>,
+    uses: BTreeMap<u64, ChannelKey>,
+    clock: u64,
+}
+
+impl Directory {
+    /// The table as chosen at bootstrap: slots in equal runs over the groups, each group on `copies` nodes.
+    pub(super) fn new(this: NodeId, nodes: &[NodeId], slot_groups: u32, copies: u8) -> Directory {
+        let mut groups = BTreeMap::new();
+        for group in 0..=slot_groups {
+            let voters = placement(GroupId(group), nodes, copies);
+            let hosted = voters.contains(&this);
+            groups.insert(GroupId(group), GroupRoute { voters, hosted, ..GroupRoute::default() });
+        }
+        Directory { groups, slot_groups, channels: BTreeMap::new(), uses: BTreeMap::new(), clock: 0 }
+    }
+
+    /// The group that owns a slot.
+    pub(super) fn group_of(&self, slot: SlotId) -> GroupId {
+        GroupId(1 + u32::from(slot.0) * self.slot_groups / u32::from(crate::types::SLOT_COUNT))
+    }
+
+    /// The slots of a group.
+    pub(super) fn slots_of(&self, group: GroupId) -> Vec<SlotId> {
+        (0..crate::types::SLOT_COUNT).map(SlotId).filter(|&slot| self.group_of(slot) == group).collect()
+    }
+
+    /// What is known of a group.
+    pub(super) fn group(&self, group: GroupId) -> Option<&GroupRoute> {
+        self.groups.get(&group)
+    }
+
+    /// All groups.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (GroupId, &GroupRoute)> {
+        self.groups.iter().map(|(&group, route)| (group, route))
+    }
+
+    /// The node to ask for a group's decision: the known leader, else its voters in turn.
+    pub(super) fn group_node(&self, group: GroupId, tries: u32) -> Option<NodeId> {
+        let route = self.groups.get(&group)?;
+        if let Some(leader) = route.leader {
+            return Some(leader);
+        }
+        let count = u32::try_from(route.voters.len()).ok().filter(|&count| count > 0)?;
+        route.voters.get((tries % count) as usize).copied()
+    }
+
+    /// A replica on this node says who leads.
+    pub(super) fn observe(&mut self, group: GroupId, leader: Option<NodeId>, term: Term, leads_here: bool) {
+        if let Some(route) = self.groups.get_mut(&group) {
+            route.leader = leader;
+            route.term = term;
+            route.leads_here = leads_here;
+        }
+    }
+
+    /// `from` does not lead (or did not answer); perhaps `hint` does.
+    pub(super) fn hint(&mut self, group: GroupId, from: NodeId, hint: Option<NodeId>) {
+        if let Some(route) = self.groups.get_mut(&group)
+            && (route.leader == Some(from) || route.leader.is_none())
+        {
+            route.leader = hint.filter(|&node| node != from);
+        }
+    }
+
+    /// The cached leader of a channel.
+    pub(super) fn channel(&mut self, channel: &ChannelKey) -> Option<ChannelRoute> {
+        let (route, used) = self.channels.get_mut(channel)?;
+        self.uses.remove(used);
+        self.clock += 1;
+        *used = self.clock;
+        self.uses.insert(self.clock, channel.clone());
+        Some(*route)
+    }
+
+    /// The slot group says who leads a channel.
+    pub(super) fn learn_channel(&mut self, channel: &ChannelKey, meta: &ChannelMeta) {
+        let Some(leader) = meta.leader else { return self.forget_channel(channel) };
+        let route =
+            ChannelRoute { node: leader.node, incarnation: meta.incarnation, leader_epoch: meta.leader_epoch };
+        self.forget_channel(channel);
+        self.clock += 1;
+        self.uses.insert(self.clock, channel.clone());
+        self.channels.insert(channel.clone(), (route, self.clock));
+        if self.channels.len() > CHANNELS_MAX
+            && let Some((_, oldest)) = self.uses.pop_first()
+        {
+            self.channels.remove(&oldest);
+        }
+    }
+
+    /// The cached leader was wrong.
+    pub(super) fn forget_channel(&mut self, channel: &ChannelKey) {
+        if let Some((_, used)) = self.channels.remove(channel) {
+            self.uses.remove(&used);
+        }
+    }
+}
+
+/// The voters of a group at bootstrap: `copies` nodes from a start that moves with the group.
+pub(super) fn placement(group: GroupId, nodes: &[NodeId], copies: u8) -> Vec<NodeId> {
+    let count = nodes.len();
+    let start = if count == 0 { 0 } else { group.0 as usize % count };
+    let mut voters: Vec<NodeId> =
+        nodes.iter().cycle().skip(start).take(count.min(usize::from(copies.max(1)))).copied().collect();
+    voters.sort_unstable();
+    voters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_has_a_group_and_every_group_its_copies() {
+        let nodes: Vec<NodeId> = (1..=5).map(NodeId).collect();
+        let directory = Directory::new(NodeId(1), &nodes, 8, 3);
+        let mut counts = BTreeMap::new();
+        for slot in (0..crate::types::SLOT_COUNT).map(SlotId) {
+            *counts.entry(directory.group_of(slot)).or_insert(0) += 1;
+        }
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), (1..=8).map(|group| (GroupId(group), 32)).collect::<Vec<_>>());
+        for (_, route) in directory.groups() {
+            assert_eq!(route.voters.len(), 3);
+        }
+    }
+
+    #[test]
+    fn wrong_leader_is_forgotten_and_voters_are_tried_in_turn() {
+        let nodes: Vec<NodeId> = (1..=3).map(NodeId).collect();
+        let mut directory = Directory::new(NodeId(1), &nodes, 1, 3);
+        directory.observe(GroupId(1), Some(NodeId(2)), Term(4), false);
+        assert_eq!(directory.group_node(GroupId(1), 1), Some(NodeId(2)));
+        directory.hint(GroupId(1), NodeId(2), None);
+        let tried: Vec<_> = (0..3).filter_map(|tries| directory.group_node(GroupId(1), tries)).collect();
+        assert_eq!(tried, nodes);
+    }
+}

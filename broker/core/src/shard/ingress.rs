@@ -1,0 +1,433 @@
+//! The way in of sends, reads and subscriptions: normalise, gather facts, decide, forward to the channel's leader.
+//!
+//! Sends of one session are decided in the order in which they came. Sends of one channel leave this shard in one row: a
+//! batch is on its way at a time and the next one takes whatever has gathered meanwhile, so that the network cannot
+//! reorder them and a busy channel is batched by itself (AP-3, AP-6).
+
+use super::Shard;
+use super::continuation::Then;
+use super::peer::{HistoryRange, Reply, Request, RowKey};
+use super::step::Step;
+use super::turn::Turn;
+use crate::admin::{Answer, Failure, HistoryQuery, SendAsk};
+use crate::client;
+use crate::message::{Draft, MessageFlags, Outcome};
+use crate::permission::{self, Facts, Question};
+use crate::rows::{Key, Miss, Row, Rows};
+use crate::session;
+use crate::slot::ProposeError;
+use crate::types::{
+    ChannelKey, ChannelKind, ConnectionId, GroupId, Incarnation, LeaderEpoch, Reason, Route, Seq, Token, Uid,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Most messages of one batch (client contract 3.4).
+const BATCH_MAX: usize = 128;
+
+/// Who asked.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// A session of this shard.
+    Session { token: Token, connection: ConnectionId },
+    /// The HTTP API.
+    Ask(Token),
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(super) enum Purpose {
+    /// Send a message.
+    Send(Box<Sending>),
+    /// Receive while online.
+    Subscribe { route: Route, channel_id: Arc<str>, kind: ChannelKind },
+    /// Read history.
+    Read(HistoryQuery),
+}
+
+/// A send on its way in.
+#[derive(Clone, Debug)]
+pub(super) struct Sending {
+    channel_id: Arc<str>,
+    kind: ChannelKind,
+    draft: Draft,
+    /// Request-scoped members, only from the HTTP API.
+    subscribers: Vec<Uid>,
+}
+
+/// A session's wish to subscribe.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) token: Token,
+    pub(super) route: Route,
+    pub(super) channel_id: Arc<str>,
+    pub(super) kind: ChannelKind,
+    pub(super) renewal: bool,
+}
+
+/// One thing on its way in.
+#[derive(Debug)]
+struct Job {
+    source: Source,
+    purpose: Purpose,
+    question: Question,
+    rows: Vec<(RowKey, Option<Option<Row>>)>,
+    asked: usize,
+}
+
+/// Sends of one channel that wait for their turn.
+#[derive(Debug, Default)]
+struct Forwarder {
+    waiting: VecDeque<(Source, Draft)>,
+    on_the_way: Vec<Source>,
+}
+
+/// Everything on its way in at this shard.
+#[derive(Debug, Default)]
+pub(super) struct Ingress {
+    jobs: BTreeMap<Token, Job>,
+    sessions: BTreeMap<ConnectionId, VecDeque<(Source, Purpose)>>,
+    forwarders: BTreeMap<ChannelKey, Forwarder>,
+}
+
+impl Purpose {
+    /// A send of the HTTP API.
+    pub(super) fn from_ask(send: SendAsk) -> Purpose {
+        let draft = Draft {
+            from_uid: send.from_uid,
+            client_msg_no: send.client_msg_no,
+            flags: send.flags,
+            setting: send.setting,
+            expire_s: send.expire_s,
+            topic: send.topic,
+            payload: send.payload,
+            origin: None,
+        };
+        let (channel_id, kind, subscribers) = (send.channel_id, send.kind, send.subscribers);
+        Purpose::Send(Box::new(Sending { channel_id, kind, draft, subscribers }))
+    }
+}
+
+impl Shard {
+    /// A session sends.
+    pub(super) fn submit_from_session(&mut self, turn: &mut Turn<'_>, token: Token, route: Route, send: client::Send) {
+        let Ok(payload) = send.payload else { return };
+        let connection = route.connection;
+        let draft = Draft {
+            from_uid: route.uid,
+            client_msg_no: send.client_msg_no,
+            flags: MessageFlags { no_persist: send.no_persist, red_dot: send.red_dot, sync_once: send.sync_once },
+            setting: send.setting,
+            expire_s: send.expire_s,
+            topic: send.topic,
+            payload,
+            origin: Some((self.config.node, connection)),
+        };
+        let sending =
+            Sending { channel_id: send.channel_id, kind: send.kind, draft, subscribers: Vec::new() };
+        self.ingress(turn, Source::Session { token, connection }, Purpose::Send(Box::new(sending)));
+    }
+
+    /// A session subscribes.
+    pub(super) fn subscribe_session(&mut self, turn: &mut Turn<'_>, subscription: Subscription) {
+        let Subscription { token, route, channel_id, kind, renewal } = subscription;
+        let connection = route.connection;
+        if renewal && let Some(channel) = channel_for(&route.uid, &channel_id, kind) {
+            // Permission was given; a lease is renewed at whoever leads now.
+            self.call(turn, Request::Subscribe { channel, route, subscribe: true }, Then::Subscribed { token });
+            return;
+        }
+        self.ingress(
+            turn,
+            Source::Session { token, connection },
+            Purpose::Subscribe { route, channel_id, kind },
+        );
+    }
+
+    /// A session leaves a channel.
+    pub(super) fn unsubscribe_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        route: Route,
+        channel_id: &str,
+        kind: ChannelKind,
+    ) {
+        if let Some(channel) = channel_for(&route.uid, channel_id, kind) {
+            self.call(turn, Request::Subscribe { channel, route, subscribe: false }, Then::Nothing);
+        }
+    }
+
+    /// Something comes in. What a session asked before comes first.
+    pub(super) fn ingress(&mut self, turn: &mut Turn<'_>, source: Source, purpose: Purpose) {
+        if let Source::Session { connection, .. } = source {
+            let before = self.ingress.sessions.entry(connection).or_default();
+            before.push_back((source.clone(), purpose.clone()));
+            if before.len() > 1 {
+                return;
+            }
+        }
+        self.begin_job(turn, source, purpose);
+    }
+
+    fn begin_job(&mut self, turn: &mut Turn<'_>, source: Source, purpose: Purpose) {
+        let question = match self.question(&purpose) {
+            Ok(question) => question,
+            Err(reason) => return self.finish(turn, source, purpose, None, Err(reason)),
+        };
+        let rows: Vec<_> = super::facts::rows_of(&question).into_iter().map(|row| (row, None)).collect();
+        let token = self.next_token();
+        self.ingress.jobs.insert(token, Job { source, purpose, question, rows, asked: 0 });
+        self.queue.push_back(Step::Facts { job: token });
+    }
+
+    fn question(&self, purpose: &Purpose) -> Result<Question, Reason> {
+        let allowlist = self.config.person_allowlist_required;
+        match purpose {
+            Purpose::Send(sending) => {
+                let limit = self.config.limits.payload_bytes_max;
+                if sending.draft.payload.len() > limit {
+                    return Err(Reason::PAYLOAD_DECODE);
+                }
+                Question::send(
+                    &sending.draft.from_uid,
+                    &sending.channel_id,
+                    sending.kind,
+                    &sending.draft.flags,
+                    &sending.subscribers,
+                    allowlist,
+                )
+            }
+            Purpose::Subscribe { route, channel_id, kind } => Question::subscribe(&route.uid, channel_id, *kind),
+            Purpose::Read(query) => Question::read(&query.login_uid, &query.channel_id, query.kind),
+        }
+    }
+
+    /// Rows of groups that are replicated here and have a leader are read here; the others are asked for (M-16).
+    pub(super) fn gather_facts(&mut self, turn: &mut Turn<'_>, token: Token) -> Result<(), Miss> {
+        let Some(job) = self.ingress.jobs.get(&token) else { return Ok(()) };
+        let mut found = Vec::new();
+        let mut missing = Vec::new();
+        let mut far: BTreeMap<GroupId, Vec<usize>> = BTreeMap::new();
+        for (position, (row, known)) in job.rows.iter().enumerate() {
+            if known.is_some() {
+                continue;
+            }
+            let group = self.directory.group_of(row.slot);
+            let here = self.directory.group(group).is_some_and(|route| route.hosted && route.leader.is_some());
+            if !here {
+                far.entry(group).or_default().push(position);
+                continue;
+            }
+            match turn.rows.row(&Key::Slot { slot: row.slot, table: row.table, key: row.key.clone() }) {
+                Ok(value) => found.push((position, value)),
+                Err(Miss(keys)) => missing.extend(keys),
+            }
+        }
+        if !missing.is_empty() {
+            return Err(Miss(missing));
+        }
+        let Some(job) = self.ingress.jobs.get_mut(&token) else { return Ok(()) };
+        for (position, value) in found {
+            job.rows[position].1 = Some(value);
+        }
+        job.asked = far.len();
+        let questions: Vec<_> = far
+            .into_iter()
+            .map(|(group, positions)| {
+                let keys = positions.iter().map(|&position| job.rows[position].0.clone()).collect();
+                (group, positions, keys)
+            })
+            .collect();
+        if questions.is_empty() {
+            self.decide(turn, token);
+        }
+        for (group, positions, keys) in questions {
+            self.call(turn, Request::Rows { group, keys }, Then::Facts { job: token, positions });
+        }
+        Ok(())
+    }
+
+    /// Rows came from elsewhere, or could not be had: then it is refused, worth a retry (SF-4).
+    pub(super) fn on_facts(&mut self, turn: &mut Turn<'_>, token: Token, positions: &[usize], reply: Option<Reply>) {
+        let Some(job) = self.ingress.jobs.get_mut(&token) else { return };
+        let Some(Reply::Rows(rows)) = reply else {
+            if let Some(job) = self.ingress.jobs.remove(&token) {
+                self.finish(turn, job.source, job.purpose, None, Err(Reason::NODE_NOT_MATCH));
+            }
+            return;
+        };
+        for (&position, row) in positions.iter().zip(rows) {
+            job.rows[position].1 = Some(row);
+        }
+        job.asked -= 1;
+        if job.asked == 0 {
+            self.decide(turn, token);
+        }
+    }
+
+    fn decide(&mut self, turn: &mut Turn<'_>, token: Token) {
+        let Some(job) = self.ingress.jobs.remove(&token) else { return };
+        let rows: Vec<(RowKey, Option<Row>)> =
+            job.rows.into_iter().map(|(key, row)| (key, row.flatten())).collect();
+        let verdict = super::facts::facts_of(&job.question, &rows)
+            .and_then(|facts| permission::decide(&job.question, &facts).map(|()| facts));
+        self.finish(turn, job.source, job.purpose, Some(job.question), verdict);
+    }
+
+    /// Permission is decided: forward, or refuse.
+    fn finish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        source: Source,
+        purpose: Purpose,
+        question: Option<Question>,
+        verdict: Result<Facts, Reason>,
+    ) {
+        let next = source.clone();
+        match (purpose, question, verdict) {
+            (Purpose::Send(sending), Some(question), Ok(_)) => {
+                self.forward(turn, question.log_channel().clone(), source, sending.draft);
+            }
+            (Purpose::Send(_), _, Err(reason)) => self.sent(turn, source, Outcome::Refused(reason)),
+            (Purpose::Subscribe { route, .. }, Some(question), Ok(_)) => {
+                if let Source::Session { token, .. } = source {
+                    let channel = question.log_channel().clone();
+                    self.call(turn, Request::Subscribe { channel, route, subscribe: true }, Then::Subscribed { token });
+                }
+            }
+            (Purpose::Subscribe { .. }, _, Err(reason)) => {
+                if let Source::Session { token, .. } = source {
+                    self.subscribed(token, reason);
+                }
+            }
+            (Purpose::Read(query), Some(question), Ok(facts)) => {
+                self.read_history(turn, &source, &query, question.log_channel().clone(), facts.visible_from());
+            }
+            (Purpose::Read(_), _, Err(reason)) => {
+                if let Source::Ask(ask) = source {
+                    self.asks.remove(ask);
+                    super::asks::answer(turn, ask, Answer::Failed(Failure::Refused(reason)));
+                }
+            }
+            (_, None, Ok(_)) => {}
+        }
+        self.next_of_session(turn, &next);
+    }
+
+    fn next_of_session(&mut self, turn: &mut Turn<'_>, source: &Source) {
+        let Source::Session { connection, .. } = source else { return };
+        let Some(waiting) = self.ingress.sessions.get_mut(connection) else { return };
+        waiting.pop_front();
+        match waiting.front().cloned() {
+            Some((source, purpose)) => self.begin_job(turn, source, purpose),
+            None => {
+                self.ingress.sessions.remove(connection);
+            }
+        }
+    }
+
+    fn read_history(
+        &mut self,
+        turn: &mut Turn<'_>,
+        source: &Source,
+        query: &HistoryQuery,
+        channel: ChannelKey,
+        visible_from: Seq,
+    ) {
+        let Source::Ask(ask) = *source else { return };
+        let range = HistoryRange {
+            start: query.start,
+            end: query.end,
+            limit: query.limit,
+            newer: query.newer,
+            visible_from,
+        };
+        let (incarnation, leader_epoch) = (Incarnation(0), LeaderEpoch(0));
+        let request = Request::History { channel, incarnation, leader_epoch, query: range };
+        self.call(turn, request, Then::Ask { ask });
+    }
+
+    /// Puts a draft into its channel's row.
+    fn forward(&mut self, turn: &mut Turn<'_>, channel: ChannelKey, source: Source, draft: Draft) {
+        let backlog = self.config.limits.channel_backlog;
+        let forwarder = self.ingress.forwarders.entry(channel.clone()).or_default();
+        if forwarder.waiting.len() >= backlog {
+            return self.sent(turn, source, Outcome::Refused(Reason::RATE_LIMITED));
+        }
+        forwarder.waiting.push_back((source, draft));
+        self.forward_next(turn, &channel);
+    }
+
+    fn forward_next(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
+        let bytes_max = self.config.limits.replicate_bytes;
+        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else { return };
+        if !forwarder.on_the_way.is_empty() {
+            return;
+        }
+        let mut drafts = Vec::new();
+        let mut bytes = 0;
+        while let Some((_, draft)) = forwarder.waiting.front() {
+            bytes += draft.payload.len();
+            if !drafts.is_empty() && (drafts.len() >= BATCH_MAX || bytes > bytes_max) {
+                break;
+            }
+            let Some((source, draft)) = forwarder.waiting.pop_front() else { break };
+            forwarder.on_the_way.push(source);
+            drafts.push(draft);
+        }
+        if drafts.is_empty() {
+            self.ingress.forwarders.remove(channel);
+            return;
+        }
+        let request = Request::Append {
+            channel: channel.clone(),
+            incarnation: Incarnation(0),
+            leader_epoch: LeaderEpoch(0),
+            drafts,
+        };
+        self.call(turn, request, Then::Appended { channel: channel.clone() });
+    }
+
+    /// A batch is answered.
+    pub(super) fn on_forwarded(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: Option<Reply>) {
+        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else { return };
+        let sources = std::mem::take(&mut forwarder.on_the_way);
+        let outcomes = outcomes_of(reply, sources.len());
+        for (source, outcome) in sources.into_iter().zip(outcomes) {
+            self.sent(turn, source, outcome);
+        }
+        self.forward_next(turn, channel);
+    }
+
+    /// What became of one send.
+    fn sent(&mut self, turn: &mut Turn<'_>, source: Source, outcome: Outcome) {
+        match outcome {
+            Outcome::Committed { .. } => self.counters.sends_committed += 1,
+            Outcome::Refused(_) => self.counters.sends_refused += 1,
+            Outcome::Unknown => self.counters.sends_unknown += 1,
+        }
+        match source {
+            Source::Session { token, .. } => {
+                self.queue.push_back(Step::Sessions(session::Input::SendDone { token, outcome }));
+            }
+            Source::Ask(ask) => self.on_ask_sent(turn, ask, outcome),
+        }
+    }
+}
+
+/// One outcome for each message of a batch. Without an answer it is open what became of them (AP-8).
+fn outcomes_of(reply: Option<Reply>, count: usize) -> Vec<Outcome> {
+    match reply {
+        Some(Reply::Appended(outcomes)) if outcomes.len() == count => outcomes,
+        Some(Reply::Busy | Reply::Proposed(Err(ProposeError::Full))) => {
+            vec![Outcome::Refused(Reason::RATE_LIMITED); count]
+        }
+        Some(Reply::NotLeader { .. } | Reply::Unavailable) => vec![Outcome::Refused(Reason::NODE_NOT_MATCH); count],
+        Some(_) | None => vec![Outcome::Unknown; count],
+    }
+}
+
+/// The log that a reader or sender means by a channel id.
+pub(super) fn channel_for(uid: &Uid, id: &str, kind: ChannelKind) -> Option<ChannelKey> {
+    permission::normalise(uid, id, kind).ok()
+}

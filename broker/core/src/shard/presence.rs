@@ -1,0 +1,136 @@
+//! The presence authorities of the groups led here, and look-ups by other machines of this shard.
+
+use super::Shard;
+use super::continuation::Lookup;
+use super::peer::Peer;
+use super::step::Step;
+use super::turn::Turn;
+use crate::delivery;
+use crate::effect::Effect;
+use crate::presence::{Fence, Input, Notice, Output, Presence, Request};
+use crate::types::{GroupId, NodeId, SlotId, Uid};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Shard {
+    /// Steps the authority of a group.
+    pub(super) fn presence_input(&mut self, turn: &mut Turn<'_>, group: GroupId, input: Input) {
+        let Some(host) = self.groups.get_mut(&group) else { return };
+        let mut outputs = Vec::new();
+        host.presence.handle(turn.now, input, &mut outputs);
+        send_notices(turn, outputs);
+    }
+
+    /// A group's leadership (or the nodes alive) changed: its slots are rebuilt or cleared (PR-1).
+    pub(super) fn presence_leadership(&mut self, turn: &mut Turn<'_>, group: GroupId) {
+        if group == GroupId::CONTROLLER {
+            return;
+        }
+        let Some(host) = self.groups.get(&group) else { return };
+        let fence = host.leads.then_some(Fence { group, term: host.term, config_epoch: 0 });
+        let expected: BTreeSet<NodeId> =
+            self.liveness.nodes().filter(|(_, state, _)| state.alive).map(|(node, _, _)| node).collect();
+        for slot in self.directory.slots_of(group) {
+            self.presence_input(turn, group, Input::Leadership { slot, fence, expected: expected.clone() });
+        }
+    }
+
+    /// A request to an authority came.
+    pub(super) fn on_presence_request(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: GroupId,
+        from: crate::presence::Caller,
+        request: Request,
+    ) {
+        if self.groups.contains_key(&group) {
+            return self.presence_input(turn, group, Input::Request { from, request });
+        }
+        // Not hosted here: the asker's hint was old.
+        let notices = match request {
+            Request::Lookup { token, slots } => {
+                let slots = slots.into_iter().map(|(slot, _)| (slot, Presence::Unknown)).collect();
+                vec![Notice::Found { token, slots }]
+            }
+            Request::Register { slot, .. } | Request::Announce { slot, .. } | Request::Touch { slot, .. } => {
+                vec![Notice::NotLeader { slot }]
+            }
+            Request::Unregister { .. } => Vec::new(),
+        };
+        send_notices(turn, notices.into_iter().map(|notice| Output::Send { to: from, notice }).collect());
+    }
+
+    /// Where are these users? Every slot gets an answer or is unknown within the bound; answers come in parts.
+    pub(super) fn lookup(&mut self, turn: &mut Turn<'_>, slots: Vec<(SlotId, Vec<Uid>)>, then: Lookup) {
+        let token = self.next_token();
+        let mut groups: BTreeMap<GroupId, Vec<(SlotId, Vec<Uid>)>> = BTreeMap::new();
+        let asked: BTreeSet<SlotId> = slots.iter().map(|(slot, _)| *slot).collect();
+        for (slot, uids) in slots {
+            groups.entry(self.directory.group_of(slot)).or_default().push((slot, uids));
+        }
+        let deadline = turn.now.after(self.config.limits.request_timeout);
+        self.lookups.insert(token, deadline, (then, asked));
+        for (group, slots) in groups {
+            let leader = self.directory.group(group).and_then(|route| route.leader);
+            let request = Request::Lookup { token, slots };
+            match leader {
+                Some(to) => {
+                    let message = Peer::Presence { group, caller: self.caller(), request };
+                    turn.out.push(Effect::Send { to, message });
+                }
+                None => {
+                    let Request::Lookup { slots, .. } = request else { continue };
+                    let slots = slots.into_iter().map(|(slot, _)| (slot, Presence::Unknown)).collect();
+                    self.on_found(turn, token, slots);
+                }
+            }
+        }
+    }
+
+    /// A part of a look-up's answer came.
+    pub(super) fn on_found(
+        &mut self,
+        turn: &mut Turn<'_>,
+        token: crate::types::Token,
+        slots: Vec<(SlotId, Presence)>,
+    ) {
+        let Some((then, asked)) = self.lookups.get_mut(token) else { return };
+        let slots: Vec<_> = slots.into_iter().filter(|(slot, _)| asked.remove(slot)).collect();
+        let (then, done) = (then.clone(), asked.is_empty());
+        if done {
+            self.lookups.remove(token);
+        }
+        self.answer_lookup(turn, then, slots);
+    }
+
+    /// Slots without an answer within the bound are unknown (PR-4).
+    pub(super) fn expire_lookups(&mut self, turn: &mut Turn<'_>) {
+        while let Some((_, (then, asked))) = self.lookups.pop_due(turn.now) {
+            let slots = asked.into_iter().map(|slot| (slot, Presence::Unknown)).collect();
+            self.answer_lookup(turn, then, slots);
+        }
+    }
+
+    fn answer_lookup(&mut self, turn: &mut Turn<'_>, then: Lookup, slots: Vec<(SlotId, Presence)>) {
+        match then {
+            Lookup::Delivery { channel, token } => {
+                let slots = slots.into_iter().map(|(slot, presence)| (slot, to_delivery(presence))).collect();
+                self.queue.push_back(Step::Delivery { channel, input: delivery::Input::Found { token, slots } });
+            }
+            Lookup::Online { ask } => self.on_online_part(turn, ask, slots),
+        }
+    }
+}
+
+fn to_delivery(presence: Presence) -> delivery::Presence {
+    match presence {
+        Presence::Known { users, complete } => delivery::Presence::Known { users, complete },
+        Presence::Unknown => delivery::Presence::Unknown,
+    }
+}
+
+/// Authorities tell shards.
+pub(super) fn send_notices(turn: &mut Turn<'_>, outputs: Vec<Output>) {
+    for Output::Send { to, notice } in outputs {
+        turn.out.push(Effect::Send { to: to.node, message: Peer::PresenceNotice { shard: to.shard, notice } });
+    }
+}

@@ -1,0 +1,145 @@
+//! What a shard shows to metrics and to checkers that look from outside (M-20). Nothing here decides anything.
+
+use super::Shard;
+use crate::channel;
+use crate::slot;
+use crate::types::{ChannelKey, ChannelMeta, GroupId, LeaderEpoch};
+
+/// What happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Channels activated.
+    pub activations: u64,
+    /// Channels evicted from memory (CH-10).
+    pub evictions: u64,
+    /// Channel leaderships that began here.
+    pub leaderships: u64,
+    /// Channel leaderships that ended here.
+    pub leaderships_lost: u64,
+    /// Records given up because of damage on disk (R30).
+    pub damaged: u64,
+    /// Things refused that must not happen (CH-11).
+    pub alarms: u64,
+    /// Messages given up for a post-commit consumer.
+    pub dead_letters: u64,
+    /// Runs that retention took from a post-commit consumer (CH-14).
+    pub skipped: u64,
+    /// Sends that were answered, by their kind of outcome: committed.
+    pub sends_committed: u64,
+    /// Refused.
+    pub sends_refused: u64,
+    /// Unknown.
+    pub sends_unknown: u64,
+}
+
+impl Counters {
+    /// The sum of two.
+    #[must_use]
+    pub fn plus(&self, other: &Counters) -> Counters {
+        Counters {
+            activations: self.activations + other.activations,
+            evictions: self.evictions + other.evictions,
+            leaderships: self.leaderships + other.leaderships,
+            leaderships_lost: self.leaderships_lost + other.leaderships_lost,
+            damaged: self.damaged + other.damaged,
+            alarms: self.alarms + other.alarms,
+            dead_letters: self.dead_letters + other.dead_letters,
+            skipped: self.skipped + other.skipped,
+            sends_committed: self.sends_committed + other.sends_committed,
+            sends_refused: self.sends_refused + other.sends_refused,
+            sends_unknown: self.sends_unknown + other.sends_unknown,
+        }
+    }
+}
+
+/// A group as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupView {
+    /// Which.
+    pub group: GroupId,
+    /// What it says of itself.
+    pub status: slot::Status,
+    /// Routes kept by its presence authority.
+    pub routes: usize,
+}
+
+/// An active channel as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelView {
+    /// Which.
+    pub channel: ChannelKey,
+    /// The metadata it acts on.
+    pub meta: ChannelMeta,
+    /// The epoch in which it accepts appends.
+    pub leading: Option<LeaderEpoch>,
+    /// Its replica.
+    pub replica: channel::View,
+}
+
+/// A shard as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Its groups.
+    pub groups: Vec<GroupView>,
+    /// Its active channels.
+    pub channels: Vec<ChannelView>,
+    /// What happened.
+    pub counters: Counters,
+    /// Open sessions.
+    pub sessions: usize,
+    /// Messages offered and not acknowledged.
+    pub unacknowledged: usize,
+    /// Steps that wait for rows.
+    pub held: usize,
+    /// Loads asked for since the start (M-13).
+    pub misses: u64,
+    /// Requests that wait for an answer.
+    pub calls: usize,
+}
+
+impl Shard {
+    /// Everything that an outside checker may look at.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View {
+            groups: self
+                .groups
+                .iter()
+                .map(|(&group, host)| GroupView {
+                    group,
+                    status: host.group.status(),
+                    routes: host.presence.routes(),
+                })
+                .collect(),
+            channels: self
+                .channels
+                .iter()
+                .filter_map(|(channel, host)| {
+                    let active = host.active.as_ref()?;
+                    Some(ChannelView {
+                        channel: channel.clone(),
+                        meta: active.meta.clone(),
+                        leading: active.leading,
+                        replica: active.replica.view(),
+                    })
+                })
+                .collect(),
+            ..self.summary()
+        }
+    }
+
+    /// The numbers of [`Shard::view`] without its lists: cheap enough for every scrape.
+    #[must_use]
+    pub fn summary(&self) -> View {
+        View {
+            groups: Vec::new(),
+            channels: Vec::new(),
+            counters: self.counters,
+            sessions: self.sessions.count(),
+            unacknowledged: self.sessions.unacknowledged(),
+            held: self.held.len(),
+            misses: self.held.misses,
+            calls: self.calls.len(),
+        }
+    }
+}
