@@ -24,7 +24,7 @@ use crate::wkproto::{Recv, Send, Setting};
 pub const SALT_BYTES: usize = 16;
 const BLOCK_BYTES: usize = 16;
 /// A whole number of cipher blocks and of base64 groups, so that chunks can be encoded one by one.
-const CHUNK_BYTES: usize = 48 * 16;
+const CHUNK_BYTES: usize = 48 * 8;
 const CHUNK_TEXT_BYTES: usize = CHUNK_BYTES / 3 * 4;
 const SALT_ALPHABET: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
@@ -225,23 +225,23 @@ impl SessionCipher {
 
     fn send_key(&self, send: &Send) -> [u8; 32] {
         let mut hasher = KeyHasher::new(self.encryptor());
-        hasher.number(i128::from(send.client_seq));
+        hasher.number(send.client_seq);
         hasher.update(send.client_msg_no.as_bytes());
         hasher.update(send.channel_id.as_bytes());
-        hasher.number(i128::from(send.channel_type));
+        hasher.number(send.channel_type);
         hasher.update(&send.payload);
         hasher.finish()
     }
 
     fn recv_key(&self, recv: &Recv) -> [u8; 32] {
         let mut hasher = KeyHasher::new(self.encryptor());
-        hasher.number(i128::from(recv.message_id));
-        hasher.number(i128::from(recv.message_seq));
+        hasher.number(recv.message_id);
+        hasher.number(recv.message_seq);
         hasher.update(recv.client_msg_no.as_bytes());
-        hasher.number(i128::from(recv.timestamp_s));
+        hasher.number(recv.timestamp_s);
         hasher.update(recv.from_uid.as_bytes());
         hasher.update(recv.channel_id.as_bytes());
-        hasher.number(i128::from(recv.channel_type));
+        hasher.number(recv.channel_type);
         hasher.update(&recv.payload);
         hasher.finish()
     }
@@ -346,12 +346,12 @@ impl KeyHasher {
         self.stream.update(piece, |text| digest.update(text));
     }
 
-    fn number(&mut self, number: i128) {
+    fn number(&mut self, number: impl std::fmt::Display) {
         let mut decimal = Decimal {
-            text: [0; 40],
+            text: [0; 20],
             length: 0,
         };
-        // An i128 has at most 40 characters, so this cannot fail.
+        // A 64-bit number has at most 20 characters, so this cannot fail.
         let _ = write!(decimal, "{number}");
         self.update(decimal.text.get(..decimal.length).unwrap_or_default());
     }
@@ -364,7 +364,7 @@ impl KeyHasher {
 }
 
 struct Decimal {
-    text: [u8; 40],
+    text: [u8; 20],
     length: usize,
 }
 

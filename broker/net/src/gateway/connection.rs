@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::clock::Clock;
 use super::connections::Outbox;
 use super::link::{End, Link, OUTPUT_BYTES_HIGH};
 use super::listen::Admission;
@@ -59,16 +60,6 @@ pub(super) struct Connection<D: Dispatch> {
     clock: Clock,
 }
 
-/// What the deadlines are counted from.
-struct Clock {
-    now: Instant,
-    opened: Instant,
-    connect_came: Option<Instant>,
-    last_frame: Instant,
-    write_stalled: Option<Instant>,
-    closing: Option<(Instant, CloseReason)>,
-}
-
 impl<D: Dispatch> Connection<D> {
     /// A connection over `stream`; with `upgraded`, a WebSocket whose first bytes these are.
     pub(super) fn new(
@@ -97,14 +88,7 @@ impl<D: Dispatch> Connection<D> {
             is_input_left: false,
             is_outbox_left: false,
             read_bytes: READ_BYTES_MIN,
-            clock: Clock {
-                now,
-                opened: now,
-                connect_came: None,
-                last_frame: now,
-                write_stalled: None,
-                closing: None,
-            },
+            clock: Clock::new(now),
         }
     }
 
@@ -167,10 +151,7 @@ impl<D: Dispatch> Connection<D> {
         let end = self.take_outbox();
         let written = self.write();
         self.link.flush_control();
-        if self.link.input.is_empty() {
-            // An idle connection keeps no buffer.
-            self.link.input = BytesMut::new();
-        }
+        self.link.shrink();
         let can_go_on = self.link.output.len() < OUTPUT_BYTES_HIGH
             && (self.is_outbox_left || self.is_input_left && self.wants_input());
         if can_go_on {
@@ -437,7 +418,6 @@ impl<D: Dispatch> Connection<D> {
                 Err(_) => return Err(()),
             }
         }
-        self.link.output = BytesMut::new();
         self.clock.write_stalled = None;
         Ok(())
     }
@@ -450,34 +430,8 @@ impl<D: Dispatch> Connection<D> {
         }
     }
 
-    /// The next deadline and what missing it means.
     fn due(&self) -> (Instant, CloseReason) {
-        let config = &self.shared.config;
-        let waiting = if self.is_open() {
-            (
-                self.clock.last_frame + config.idle_timeout,
-                CloseReason::IdleTimeout,
-            )
-        } else if let Some(came) = self.clock.connect_came {
-            (came + config.activation_timeout, CloseReason::ActivationFailed)
-        } else {
-            (
-                self.clock.opened + config.connect_timeout,
-                CloseReason::ConnectTimeout,
-            )
-        };
-        let stalled = self
-            .clock
-            .write_stalled
-            .map(|since| (since + config.write_timeout, CloseReason::OutboundOverflow));
-        let closing = self
-            .clock
-            .closing
-            .map(|(since, reason)| (since + config.close_timeout, reason));
-        [stalled, closing].into_iter().flatten().fold(
-            waiting,
-            |first, other| if other.0 < first.0 { other } else { first },
-        )
+        self.clock.due(self.is_open(), &self.shared.config)
     }
 
     fn late(&mut self, overdue: CloseReason) -> End {

@@ -153,6 +153,15 @@ impl Link {
         self.body_bytes_max
     }
 
+    /// Gives back empty buffers: an idle connection keeps none.
+    pub(super) fn shrink(&mut self) {
+        for buffer in [&mut self.input, &mut self.output, &mut self.unframed] {
+            if buffer.is_empty() {
+                *buffer = BytesMut::new();
+            }
+        }
+    }
+
     /// The next WebSocket data message, `None` if it has not come yet. Control messages are answered on the way.
     pub(super) fn message(&mut self) -> Result<Option<Bytes>, End> {
         let Some(context) = &mut self.websocket else {

@@ -15,6 +15,7 @@
 //! # Absent
 //! No permission, no channel, no token check: those are the shard's. No TLS: it is terminated outside.
 
+mod clock;
 mod connection;
 mod connections;
 mod link;
