@@ -1,12 +1,12 @@
 //! The machine.
 
-use super::batch::{Alias, Appending, Batch, Claim, Item, ItemId, Phase, Place, Queue, State};
-use super::commit::{self, Ledger, Placed};
+use super::batch::{Appending, Batch, Claim, Item, ItemId, Phase, Place, Queue, State};
+use super::commit::Ledger;
 use super::dedupe::{Window, key_of};
 use super::faults::Faults;
-use super::{Append, Checked, Entry, Input, Leadership, Output, Role, ids};
+use super::{Input, Leadership, Output, Role, ids};
 use crate::limits::Limits;
-use crate::message::{DedupeKey, DedupeRow, Draft, Message, Outcome, Record};
+use crate::message::{DedupeKey, DedupeRow, Draft, Outcome};
 use crate::rows::{Miss, Rows};
 use crate::types::{Now, Reason, Seq, Token};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,17 +15,17 @@ use std::time::Duration;
 /// The append authority of one channel on the node that leads it.
 #[derive(Debug)]
 pub struct Authority {
-    backlog_max: usize,
-    timeout: Duration,
-    window: Duration,
-    faults: Faults,
-    leading: Option<Leadership>,
-    busy: bool,
-    queue: Queue,
-    claims: BTreeMap<u64, Claim>,
-    appending: BTreeMap<Token, Vec<Appending>>,
-    ledger: Ledger,
-    next_token: Token,
+    pub(super) backlog_max: usize,
+    pub(super) timeout: Duration,
+    pub(super) window: Duration,
+    pub(super) faults: Faults,
+    pub(super) leading: Option<Leadership>,
+    pub(super) busy: bool,
+    pub(super) queue: Queue,
+    pub(super) claims: BTreeMap<u64, Claim>,
+    pub(super) appending: BTreeMap<Token, Vec<Appending>>,
+    pub(super) ledger: Ledger,
+    pub(super) next_token: Token,
 }
 
 impl Authority {
@@ -126,7 +126,7 @@ impl Authority {
         self.queue.unplaced_items() + appending + self.ledger.len()
     }
 
-    fn token(&mut self) -> Token {
+    pub(super) fn token(&mut self) -> Token {
         let token = self.next_token;
         self.next_token = Token(token.0 + 1);
         token
@@ -207,123 +207,8 @@ impl Authority {
         }
     }
 
-    /// Gives an item the claim on its key, or joins it to whatever holds it.
-    fn claim(&mut self, id: ItemId, key: DedupeKey, candidates: VecDeque<DedupeRow>, out: &mut Vec<Output>) {
-        let Some(claim) = self.claims.get(&key.hash).copied() else {
-            let claim = Claim {
-                digest: key.digest,
-                place: Place::Item(id),
-            };
-            self.claims.insert(key.hash, claim);
-            self.check_next(id, candidates, out);
-            return;
-        };
-        let differs = self.differs(claim.digest, key.digest);
-        match claim.place {
-            Place::Record(placed) => self.repeats(id, placed, differs),
-            Place::Item(of) => {
-                self.set(id, State::Alias);
-                self.queue
-                    .aliases
-                    .entry(of)
-                    .or_default()
-                    .push(Alias { item: id, differs });
-            }
-        }
-    }
-
-    fn differs(&self, known: u128, given: u128) -> bool {
-        known != given && !self.faults.digest_ignored()
-    }
-
-    /// Looks at the front candidate of an item; without one its key is unknown.
-    fn check_next(&mut self, id: ItemId, mut candidates: VecDeque<DedupeRow>, out: &mut Vec<Output>) {
-        let Some(row) = candidates.front().copied() else {
-            self.set(id, State::New);
-            return;
-        };
-        // Below the log start the record is gone, but it was committed: nothing else can stand for it.
-        if self.leading.is_some_and(|leading| row.seq < leading.log_start) {
-            candidates.clear();
-            let placed = Placed {
-                seq: row.seq,
-                id: row.id,
-                stamp_ms: row.stamp_ms,
-            };
-            self.is_known(id, row.digest, placed);
-            return;
-        }
-        let token = self.token();
-        self.set(id, State::Checking { token, candidates });
-        out.push(Output::CheckRecord { token, seq: row.seq });
-    }
-
-    fn checked(&mut self, token: Token, checked: Checked, out: &mut Vec<Output>) {
-        let asked =
-            |item: &Item| matches!(&item.state, State::Checking { token: asked, .. } if *asked == token);
-        let Some(id) = self.queue.find(asked) else { return };
-        let Some(item) = self.queue.item_mut(id) else {
-            return;
-        };
-        let hash = item.key.map(|key| key.hash);
-        let State::Checking { mut candidates, .. } = std::mem::replace(&mut item.state, State::New) else {
-            return;
-        };
-        match checked {
-            Checked::Failed => self.refuse(id, Reason::NODE_NOT_MATCH),
-            Checked::Record(Record {
-                seq,
-                stamp_ms,
-                id: message,
-                key: Some(key),
-                ..
-            }) if Some(key.hash) == hash => {
-                let placed = Placed {
-                    seq,
-                    id: message,
-                    stamp_ms,
-                };
-                self.is_known(id, key.digest, placed);
-            }
-            // The row outlived its record: another one stands there, or none.
-            Checked::Record(_) | Checked::Missing => {
-                candidates.pop_front();
-                self.check_next(id, candidates, out);
-            }
-        }
-        self.begin_hooks(id.batch, out);
-    }
-
-    /// An item, which holds the claim on its key, turns out to repeat a record.
-    fn is_known(&mut self, id: ItemId, known_digest: u128, placed: Placed) {
-        let Some(key) = self.queue.item_mut(id).and_then(|item| item.key) else {
-            return;
-        };
-        self.claims.remove(&key.hash);
-        let differs = self.differs(known_digest, key.digest);
-        // Whoever repeats this item is compared with the record, not with this item.
-        for alias in self.queue.aliases.remove(&id).unwrap_or_default() {
-            let digest = self.queue.item_mut(alias.item).and_then(|item| item.key);
-            let differs = digest.is_some_and(|key| self.differs(known_digest, key.digest));
-            self.repeats(alias.item, placed, differs);
-        }
-        self.repeats(id, placed, differs);
-    }
-
-    /// The item repeats a record with a position.
-    fn repeats(&mut self, id: ItemId, placed: Placed, differs: bool) {
-        if differs {
-            self.settle(id, Outcome::Refused(Reason::IDEMPOTENCY_CONFLICT));
-        } else if let Some(proof) = self.ledger.prove(placed) {
-            self.settle(id, proof.outcome());
-        } else {
-            self.set(id, State::Waiting);
-            self.ledger.wait(placed, id);
-        }
-    }
-
     /// Hands a batch to the hooks once all of its keys are looked up.
-    fn begin_hooks(&mut self, number: u64, out: &mut Vec<Output>) {
+    pub(super) fn begin_hooks(&mut self, number: u64, out: &mut Vec<Output>) {
         let token = self.next_token;
         let Some(batch) = self.queue.batch_mut(number) else {
             return;
@@ -401,169 +286,6 @@ impl Authority {
         }
     }
 
-    /// The one way into the log (R25): gives the stored messages of a batch their ids and hands them to the replica.
-    fn place(&mut self, now: Now, number: u64, ids: &mut ids::Generator, out: &mut Vec<Output>) {
-        let Some(leading) = &mut self.leading else { return };
-        let stamp_ms = now.wall_ms.max(leading.last_stamp_ms);
-        leading.last_stamp_ms = stamp_ms;
-        let leading = *leading;
-        let length = self.queue.batch(number).map_or(0, |batch| batch.items.len());
-        let mut entries = Vec::new();
-        let mut appending = Vec::new();
-        for index in 0..length {
-            let id = ItemId { batch: number, index };
-            let Some(item) = self.queue.item_mut(id) else {
-                continue;
-            };
-            if !matches!(item.state, State::New) || item.draft.flags.no_persist {
-                continue;
-            }
-            let Some(message_id) = ids.next(now) else {
-                self.refuse(id, Reason::RATE_LIMITED);
-                continue;
-            };
-            item.state = State::Appending;
-            entries.push(Entry {
-                message: Message {
-                    id: message_id,
-                    seq: Seq(0),
-                    stamp_ms,
-                    draft: item.draft.clone(),
-                },
-                key: item.key,
-            });
-            appending.push(Appending {
-                item: id,
-                hash: item.key.map(|key| key.hash),
-                id: message_id,
-                stamp_ms,
-            });
-        }
-        if entries.is_empty() {
-            return;
-        }
-        let token = self.token();
-        self.appending.insert(token, appending);
-        out.push(Output::Append(Append {
-            token,
-            incarnation: leading.incarnation,
-            leader_epoch: leading.leader_epoch,
-            entries,
-        }));
-    }
-
-    /// Hands a message that is not stored to delivery, after everything before it is over (SF-1). False when the item is
-    /// something else or is already with delivery.
-    fn plan_ephemeral(
-        &mut self,
-        now: Now,
-        id: ItemId,
-        ids: &mut ids::Generator,
-        out: &mut Vec<Output>,
-    ) -> bool {
-        let Some(item) = self.queue.item_mut(id) else {
-            return false;
-        };
-        if !matches!(item.state, State::New) {
-            return false;
-        }
-        let draft = item.draft.clone();
-        let Some(message_id) = ids.next(now) else {
-            self.refuse(id, Reason::RATE_LIMITED);
-            return true;
-        };
-        let token = self.token();
-        let last = self.leading.map_or(0, |leading| leading.last_stamp_ms);
-        let stamp_ms = now.wall_ms.max(last);
-        self.set(
-            id,
-            State::Planning {
-                token,
-                id: message_id,
-                stamp_ms,
-            },
-        );
-        out.push(Output::Ephemeral {
-            token,
-            message: Message {
-                id: message_id,
-                seq: Seq(0),
-                stamp_ms,
-                draft,
-            },
-        });
-        false
-    }
-
-    fn planned(&mut self, token: Token, accepted: bool) {
-        let asked =
-            |item: &Item| matches!(item.state, State::Planning { token: asked, .. } if asked == token);
-        let Some(item) = self.queue.find(asked).and_then(|id| self.queue.item_mut(id)) else {
-            return;
-        };
-        let State::Planning { id, stamp_ms, .. } = item.state else {
-            return;
-        };
-        item.state = State::Done(if accepted {
-            commit::ephemeral(id, stamp_ms)
-        } else {
-            Outcome::Refused(Reason::RATE_LIMITED)
-        });
-    }
-
-    fn appended(&mut self, token: Token, first: Seq) {
-        let Some(entries) = self.appending.remove(&token) else {
-            return;
-        };
-        for (seq, entry) in (first.0..).map(Seq).zip(entries) {
-            let placed = Placed {
-                seq,
-                id: entry.id,
-                stamp_ms: entry.stamp_ms,
-            };
-            self.ledger.open(placed, entry.hash);
-            if let Some(claim) = entry.hash.and_then(|hash| self.claims.get_mut(&hash)) {
-                claim.place = Place::Record(placed);
-            }
-            for alias in self.queue.aliases.remove(&entry.item).unwrap_or_default() {
-                self.repeats(alias.item, placed, alias.differs);
-            }
-            // The item may have been answered as unknown meanwhile.
-            let waits = |item: &&mut Item| matches!(item.state, State::Appending);
-            if self.queue.item_mut(entry.item).filter(waits).is_some() {
-                self.repeats(entry.item, placed, false);
-            }
-            #[cfg(feature = "mutants")]
-            if self.faults.ack_on_append() {
-                self.set(entry.item, State::Done(commit::without_proof(placed)));
-            }
-        }
-    }
-
-    fn append_refused(&mut self, token: Token, reason: Reason) {
-        for entry in self.appending.remove(&token).unwrap_or_default() {
-            if let Some(hash) = entry.hash {
-                self.release(hash, entry.item);
-            }
-            self.settle(entry.item, Outcome::Refused(reason));
-        }
-    }
-
-    fn committed(&mut self, through: Seq) {
-        for proof in self.ledger.commit(through) {
-            let (proof, claim, waiting) = proof.into_parts();
-            // The stored row stands for the claim from now on.
-            if let Some(hash) = claim
-                && !self.faults.idempotency_skipped_after_failover()
-            {
-                self.claims.remove(&hash);
-            }
-            for id in waiting {
-                self.settle(id, proof.outcome());
-            }
-        }
-    }
-
     fn change_role(&mut self, role: Role, out: &mut Vec<Output>) {
         if let (Role::Leading(new), Some(old)) = (role, &mut self.leading)
             && (new.incarnation, new.leader_epoch) == (old.incarnation, old.leader_epoch)
@@ -619,14 +341,14 @@ impl Authority {
     }
 
     /// Refuses an item that was never appended, and gives its claim back.
-    fn refuse(&mut self, id: ItemId, reason: Reason) {
+    pub(super) fn refuse(&mut self, id: ItemId, reason: Reason) {
         if let Some(key) = self.queue.item_mut(id).and_then(|item| item.key) {
             self.release(key.hash, id);
         }
         self.settle(id, Outcome::Refused(reason));
     }
 
-    fn release(&mut self, hash: u64, id: ItemId) {
+    pub(super) fn release(&mut self, hash: u64, id: ItemId) {
         let held = self
             .claims
             .get(&hash)
@@ -637,7 +359,7 @@ impl Authority {
     }
 
     /// Ends an item, unless it has been answered already, and whoever repeats it.
-    fn settle(&mut self, id: ItemId, outcome: Outcome) {
+    pub(super) fn settle(&mut self, id: ItemId, outcome: Outcome) {
         if let Some(item) = self.queue.item_mut(id)
             && !matches!(item.state, State::Done(_))
         {
@@ -658,7 +380,7 @@ impl Authority {
         }
     }
 
-    fn set(&mut self, id: ItemId, state: State) {
+    pub(super) fn set(&mut self, id: ItemId, state: State) {
         if let Some(item) = self.queue.item_mut(id) {
             item.state = state;
         }
@@ -667,6 +389,11 @@ impl Authority {
 
 #[cfg(test)]
 impl Authority {
+    /// Plants faults, for tests; without the feature there are none to plant.
+    pub(super) fn with_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
     /// Keys that are claimed, for tests.
     pub(super) fn claimed(&self) -> usize {
         self.claims.len()

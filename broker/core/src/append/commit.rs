@@ -129,8 +129,7 @@ pub(super) fn ephemeral(id: MessageId, stamp_ms: u64) -> Outcome {
     }
 }
 
-/// A planted fault: success for what only the leader has.
-#[cfg(feature = "mutants")]
+/// The planted fault `ack_on_append`: success for what only the leader has.
 pub(super) fn without_proof(placed: Placed) -> Outcome {
     Committed { value: placed }.outcome()
 }

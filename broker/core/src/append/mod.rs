@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - A success is made from a commit notification only: [`commit::Committed`] cannot be built anywhere else (AP-1, R25).
-//! - There is one way into the log: `Authority::place` is the only place that emits [`Output::Append`] (R25).
+//! - There is one way into the log: the function that places a batch is the only one that emits [`Output::Append`] (R25).
 //! - Batches are placed and answered in the order of their submission (AP-3); only a submission that is refused at the door
 //!   (not leading, backlog, busy delivery) is answered at once.
 //! - An idempotency key has one position per window, whatever fails in between (AP-2, R20).
@@ -24,9 +24,13 @@ mod batch;
 pub mod commit;
 mod dedupe;
 pub mod faults;
+mod identity;
 pub mod ids;
+mod placing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod walk_tests;
 
 pub use authority::Authority;
 pub use dedupe::key_of;

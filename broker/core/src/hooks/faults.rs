@@ -1,45 +1,49 @@
-//! Faults that can be planted in the post-commit side, to show that the checkers find them.
+//! Faults that can be planted in the post-commit cursors, to show that the checkers find them.
 
-/// Which faults are planted. All off unless the crate is built with the feature `mutants`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// Stores a cursor when its run is handed out instead of when the effect is done (against M-6).
-    #[cfg(feature = "mutants")]
-    pub cursor_ahead_of_effect: bool,
-    /// Hands out records above the high watermark (against CH-3).
-    #[cfg(feature = "mutants")]
-    pub before_commit_effects: bool,
-    /// Lets a window grow when it is delivered again (against M-18).
-    #[cfg(feature = "mutants")]
-    pub window_grows_on_redelivery: bool,
+/// Declares each fault once: its name, which is its field, and the sentence that documents and lists it.
+macro_rules! faults {
+    ($($name:ident $sentence:literal)*) => {
+        /// Every fault: its name and what is wrong.
+        pub const FAULTS: &[(&str, &str)] = &[$((stringify!($name), $sentence)),*];
+
+        /// Which faults are planted. There are none unless the crate is built with the feature `mutants`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Faults {
+            $(
+                #[cfg(feature = "mutants")]
+                #[doc = $sentence]
+                pub $name: bool,
+            )*
+        }
+
+        impl Faults {
+            /// The fault of this name alone.
+            #[cfg(feature = "mutants")]
+            #[must_use]
+            pub fn named(name: &str) -> Option<Faults> {
+                let mut faults = Faults::default();
+                match name {
+                    $(stringify!($name) => faults.$name = true,)*
+                    _ => return None,
+                }
+                Some(faults)
+            }
+
+            $(
+                #[doc = $sentence]
+                pub(super) fn $name(self) -> bool {
+                    #[cfg(feature = "mutants")]
+                    return self.$name;
+                    #[cfg(not(feature = "mutants"))]
+                    return false;
+                }
+            )*
+        }
+    };
 }
 
-#[cfg(feature = "mutants")]
-impl Faults {
-    pub(super) fn cursor_ahead_of_effect(self) -> bool {
-        self.cursor_ahead_of_effect
-    }
-
-    pub(super) fn before_commit_effects(self) -> bool {
-        self.before_commit_effects
-    }
-
-    pub(super) fn window_grows_on_redelivery(self) -> bool {
-        self.window_grows_on_redelivery
-    }
-}
-
-#[cfg(not(feature = "mutants"))]
-impl Faults {
-    pub(super) fn cursor_ahead_of_effect(self) -> bool {
-        false
-    }
-
-    pub(super) fn before_commit_effects(self) -> bool {
-        false
-    }
-
-    pub(super) fn window_grows_on_redelivery(self) -> bool {
-        false
-    }
+faults! {
+    cursor_ahead_of_effect "M-6: a cursor is stored when its run is handed out instead of when the effect is done."
+    before_commit_effects "CH-3: records above the high watermark are handed out."
+    window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

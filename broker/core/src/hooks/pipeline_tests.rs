@@ -1,1 +1,266 @@
-//! Tests.
+//! Order, policies and deadlines of the before-send stages.
+
+use super::*;
+use crate::message::MessageFlags;
+use crate::types::{ChannelKind, Uid};
+
+fn now(millis: u64) -> Now {
+    Now {
+        monotonic: Duration::from_millis(millis),
+        wall_ms: millis,
+    }
+}
+
+fn channel() -> ChannelKey {
+    ChannelKey::new("g", ChannelKind::GROUP)
+}
+
+fn draft(payload: &str) -> Draft {
+    Draft {
+        from_uid: Uid::new("u1"),
+        client_msg_no: Arc::from("n"),
+        flags: MessageFlags::default(),
+        setting: 0,
+        expire_s: 0,
+        topic: Arc::from(""),
+        payload: Bytes::copy_from_slice(payload.as_bytes()),
+        origin: None,
+    }
+}
+
+fn stage(name: &str, priority: i32, on_failure: Policy) -> Stage {
+    Stage {
+        name: Arc::from(name),
+        priority,
+        kind: Kind::Elsewhere,
+        deadline: Duration::from_millis(50),
+        on_failure,
+    }
+}
+
+fn rewrite(payload: &str) -> Verdict {
+    Verdict::Rewrite(Rewrite {
+        payload: Bytes::copy_from_slice(payload.as_bytes()),
+        expire_s: 3,
+        topic: Arc::from("t"),
+    })
+}
+
+struct World(Pipeline);
+
+impl World {
+    fn new(stages: Vec<Stage>) -> World {
+        World(Pipeline::new(Registry::new(stages), Token(1)))
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.0.handle(now(0), input, &mut out);
+        out
+    }
+
+    fn send(&mut self, token: u64, payloads: &[&str]) -> Vec<Output> {
+        self.input(Input::BeforeSend {
+            token: Token(token),
+            channel: channel(),
+            drafts: payloads.iter().map(|payload| draft(payload)).collect(),
+        })
+    }
+
+    fn returned(&mut self, token: Token, result: Result<Vec<Verdict>, Failure>) -> Vec<Output> {
+        self.input(Input::Returned { token, result })
+    }
+}
+
+/// The call: its token, stage and payloads.
+fn call(out: &[Output]) -> (Token, String, Vec<String>) {
+    match out {
+        [
+            Output::Call {
+                token, stage, drafts, ..
+            },
+        ] => {
+            let payloads = drafts.iter().map(|draft| text(&draft.payload)).collect();
+            (*token, stage.to_string(), payloads)
+        }
+        other => panic!("not a call: {other:?}"),
+    }
+}
+
+fn text(payload: &Bytes) -> String {
+    String::from_utf8_lossy(payload).into_owned()
+}
+
+/// The verdicts: payloads, or codes.
+fn finished(out: &[Output]) -> Vec<Result<String, u8>> {
+    match out {
+        [Output::Done { verdicts, .. }] => verdicts
+            .iter()
+            .map(|verdict| {
+                verdict
+                    .as_ref()
+                    .map(|draft| text(&draft.payload))
+                    .map_err(|reason| reason.0)
+            })
+            .collect(),
+        other => panic!("not done: {other:?}"),
+    }
+}
+
+fn good(payload: &str) -> Result<String, u8> {
+    Ok(payload.to_owned())
+}
+
+#[test]
+fn without_stages_everything_passes_at_once() {
+    let mut world = World::new(vec![]);
+    let out = world.send(7, &["a", "b"]);
+    assert!(matches!(&out[..], [Output::Done { token: Token(7), .. }]));
+    assert_eq!(finished(&out), vec![good("a"), good("b")]);
+}
+
+#[test]
+fn stages_run_by_priority_then_name_and_feed_each_other() {
+    let policy = Policy::Reject;
+    let mut world = World::new(vec![
+        stage("z", 1, policy),
+        stage("b", 5, policy),
+        stage("a", 5, policy),
+    ]);
+    let (token, name, _) = call(&world.send(1, &["one", "two", "three"]));
+    assert_eq!(name, "a");
+    let verdicts = vec![
+        rewrite("ONE"),
+        Verdict::Reject(Reason::NOT_ALLOWED),
+        Verdict::Allow,
+    ];
+    let (token, name, payloads) = call(&world.returned(token, Ok(verdicts)));
+    assert_eq!(
+        (name.as_str(), payloads),
+        ("b", vec!["ONE".to_owned(), "three".to_owned()])
+    );
+    let verdicts = vec![Verdict::Allow, rewrite("THREE")];
+    let (token, name, _) = call(&world.returned(token, Ok(verdicts)));
+    assert_eq!(name, "z");
+    let out = world.returned(token, Ok(vec![Verdict::Allow, Verdict::Reject(Reason::SUCCESS)]));
+    assert_eq!(
+        finished(&out),
+        vec![good("ONE"), Err(11), Err(11)],
+        "no refusal looks like success"
+    );
+    assert_eq!(world.0.running(), 0);
+}
+
+#[test]
+fn a_batch_without_open_drafts_asks_nobody_else() {
+    let mut world = World::new(vec![stage("a", 2, Policy::Reject), stage("b", 1, Policy::Reject)]);
+    let (token, ..) = call(&world.send(1, &["one"]));
+    let out = world.returned(token, Ok(vec![Verdict::Reject(Reason::NOT_ALLOWED)]));
+    assert_eq!(finished(&out), vec![Err(11)]);
+    assert_eq!(finished(&world.send(2, &[])), vec![]);
+}
+
+/// What was rewritten before a failure survives whatever lets the message through.
+#[test]
+fn policies_of_a_failure() {
+    let failures = [
+        Failure::Timeout,
+        Failure::Trap,
+        Failure::Memory,
+        Failure::BadOutput,
+        Failure::Busy,
+        Failure::NotReady,
+        Failure::Host,
+    ];
+    for failure in failures {
+        for policy in [Policy::Reject, Policy::Allow, Policy::Skip] {
+            let stages = vec![
+                stage("a", 3, Policy::Reject),
+                stage("b", 2, policy),
+                stage("c", 1, Policy::Reject),
+            ];
+            let mut world = World::new(stages);
+            let (token, ..) = call(&world.send(1, &["x"]));
+            let (token, ..) = call(&world.returned(token, Ok(vec![rewrite("y")])));
+            let out = world.returned(token, Err(failure));
+            match policy {
+                Policy::Reject => {
+                    let code = if failure == Failure::Busy { 22 } else { 18 };
+                    assert_eq!(finished(&out), vec![Err(code)]);
+                }
+                Policy::Allow => assert_eq!(finished(&out), vec![good("y")]),
+                Policy::Skip => {
+                    let (token, name, payloads) = call(&out);
+                    assert_eq!((name.as_str(), payloads), ("c", vec!["y".to_owned()]));
+                    let out = world.returned(token, Ok(vec![rewrite("z")]));
+                    assert_eq!(finished(&out), vec![good("z")]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_the_wrong_length_is_a_failure() {
+    let mut world = World::new(vec![stage("a", 1, Policy::Reject)]);
+    let (token, ..) = call(&world.send(1, &["x", "y"]));
+    let out = world.returned(token, Ok(vec![Verdict::Allow]));
+    assert_eq!(finished(&out), vec![Err(18), Err(18)]);
+}
+
+#[test]
+fn a_late_answer_is_dropped() {
+    let mut world = World::new(vec![stage("a", 1, Policy::Allow)]);
+    let (token, ..) = call(&world.send(1, &["x"]));
+    assert_eq!(world.0.next_deadline(), Some(Duration::from_millis(50)));
+    let mut out = Vec::new();
+    world.0.expire(now(49), &mut out);
+    assert_eq!(out, vec![]);
+    world.0.expire(now(50), &mut out);
+    assert_eq!(finished(&out), vec![good("x")]);
+    assert_eq!(world.returned(token, Ok(vec![rewrite("late")])), vec![]);
+    assert_eq!(world.0.next_deadline(), None);
+}
+
+#[test]
+fn a_batch_keeps_the_stages_that_it_started_with() {
+    let policy = Policy::Reject;
+    let mut world = World::new(vec![stage("a", 2, policy), stage("b", 1, policy)]);
+    let (token, ..) = call(&world.send(1, &["x"]));
+    assert_eq!(
+        world.input(Input::Registry(Registry::new(vec![stage("new", 9, policy)]))),
+        vec![]
+    );
+    let (token, name, _) = call(&world.returned(token, Ok(vec![Verdict::Allow])));
+    assert_eq!(name, "b");
+    assert_eq!(
+        finished(&world.returned(token, Ok(vec![Verdict::Allow]))),
+        vec![good("x")]
+    );
+    assert_eq!(call(&world.send(2, &["x"])).1, "new");
+}
+
+#[test]
+fn the_built_in_guards() {
+    let mut world = World::new(vec![Stage::payload_guard(3), Stage::expire_guard(60, true)]);
+    let out = world.send(1, &["abc", "abcd", ""]);
+    assert_eq!(finished(&out), vec![good("abc"), Err(9), Err(9)]);
+    let [Output::Done { verdicts, .. }] = &out[..] else {
+        panic!("{out:?}")
+    };
+    assert_eq!(verdicts[0].as_ref().map(|draft| draft.expire_s), Ok(60));
+
+    let mut world = World::new(vec![Stage::expire_guard(60, false)]);
+    let mut long = draft("x");
+    long.expire_s = 61;
+    let out = world.input(Input::BeforeSend {
+        token: Token(1),
+        channel: channel(),
+        drafts: vec![long, draft("y")],
+    });
+    let [Output::Done { verdicts, .. }] = &out[..] else {
+        panic!("{out:?}")
+    };
+    let expiries: Vec<u32> = verdicts.iter().flatten().map(|draft| draft.expire_s).collect();
+    assert_eq!(expiries, vec![60, 0]);
+}

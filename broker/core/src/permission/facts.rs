@@ -61,7 +61,9 @@ impl Facts {
         let bounds = self.0.values().map(|value| match value {
             Value::Member(Some(join)) => *join,
             Value::Membership(Some(membership)) => membership.join_seq.max(membership.deleted_to_seq.next()),
-            Value::Present(_) | Value::Definition(_) | Value::Member(None) | Value::Membership(None) => Seq(1),
+            Value::Present(_) | Value::Definition(_) | Value::Member(None) | Value::Membership(None) => {
+                Seq(1)
+            }
         });
         bounds.max().unwrap_or(Seq(1)).max(Seq(1))
     }
@@ -83,7 +85,8 @@ impl Facts {
 
     /// Flags of the person record of a uid; a missing record has none set.
     pub(super) fn person(&self, uid: &Uid) -> Result<ChannelFlags, Reason> {
-        self.definition(&person_record(uid)).map(Option::unwrap_or_default)
+        self.definition(&person_record(uid))
+            .map(Option::unwrap_or_default)
     }
 
     pub(super) fn listed(&self, channel: &ChannelKey, list: List, uid: &Uid) -> Result<bool, Reason> {

@@ -58,11 +58,17 @@ impl Question {
         Ok(question)
     }
 
-    fn scoped(uid: &Uid, channel_id: &str, flags: &MessageFlags, subscribers: &[Uid]) -> Result<Question, Reason> {
+    fn scoped(
+        uid: &Uid,
+        channel_id: &str,
+        flags: &MessageFlags,
+        subscribers: &[Uid],
+    ) -> Result<Question, Reason> {
         if !channel_id.is_empty() || !flags.sync_once || uid.as_str().is_empty() {
             return Err(Reason::CHANNEL_ID);
         }
-        let id = channel_id::request_channel(subscribers.iter().map(Uid::as_str)).ok_or(Reason::CHANNEL_ID)?;
+        let id =
+            channel_id::request_channel(subscribers.iter().map(Uid::as_str)).ok_or(Reason::CHANNEL_ID)?;
         let source = ChannelKey::new(&id, ChannelKind::TEMPORARY);
         Ok(Question {
             purpose: Purpose::SendScoped,
@@ -164,7 +170,9 @@ impl Question {
     }
 
     fn of_receiver(&self) -> Vec<Fact> {
-        let Some(receiver) = self.receiver() else { return Vec::new() };
+        let Some(receiver) = self.receiver() else {
+            return Vec::new();
+        };
         let record = person_record(&receiver);
         let mut facts = vec![
             Fact::System(receiver),
@@ -197,7 +205,11 @@ pub fn normalise(uid: &Uid, id: &str, kind: ChannelKind) -> Result<ChannelKey, R
         _ => Some(source.to_owned()),
     };
     let key = ChannelKey::new(&canonical.ok_or(Reason::CHANNEL_ID)?, kind);
-    Ok(if channel_id::is_command(id) { command(&key) } else { key })
+    Ok(if channel_id::is_command(id) {
+        command(&key)
+    } else {
+        key
+    })
 }
 
 fn command(source: &ChannelKey) -> ChannelKey {

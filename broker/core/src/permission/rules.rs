@@ -88,12 +88,17 @@ fn decide_send(question: &Question, facts: &Facts) -> Result<(), Reason> {
 }
 
 fn send_to_person(question: &Question, facts: &Facts) -> Result<(), Reason> {
-    let Some(receiver) = question.receiver() else { return Err(Reason::CHANNEL_ID) };
+    let Some(receiver) = question.receiver() else {
+        return Err(Reason::CHANNEL_ID);
+    };
     if receiver.as_str() == channel_id::SYSTEM_UID || facts.is_present(&Fact::System(receiver.clone()))? {
         return Ok(());
     }
     let record = person_record(&receiver);
-    refuse_if(facts.listed(&record, List::Deny, &question.uid)?, Reason::IN_DENYLIST)?;
+    refuse_if(
+        facts.listed(&record, List::Deny, &question.uid)?,
+        Reason::IN_DENYLIST,
+    )?;
     if question.person_allowlist_required
         && !facts.listed(&record, List::Allow, &question.uid)?
         && !facts.person(&receiver)?.allow_stranger
@@ -105,7 +110,9 @@ fn send_to_person(question: &Question, facts: &Facts) -> Result<(), Reason> {
 
 /// Existence, ban and disband of the channel that keeps the lists, in this order.
 fn may_write(question: &Question, facts: &Facts) -> Result<(), Reason> {
-    let flags = facts.definition(&question.lists())?.ok_or(Reason::CHANNEL_NOT_EXIST)?;
+    let flags = facts
+        .definition(&question.lists())?
+        .ok_or(Reason::CHANNEL_NOT_EXIST)?;
     refuse_if(flags.ban, Reason::BANNED)?;
     refuse_if(flags.disband, Reason::DISBANDED)
 }
@@ -113,7 +120,10 @@ fn may_write(question: &Question, facts: &Facts) -> Result<(), Reason> {
 /// Denylist, subscription, allowlist, in this order.
 fn membership(question: &Question, facts: &Facts) -> Result<(), Reason> {
     let lists = question.lists();
-    refuse_if(facts.listed(&lists, List::Deny, &question.uid)?, Reason::IN_DENYLIST)?;
+    refuse_if(
+        facts.listed(&lists, List::Deny, &question.uid)?,
+        Reason::IN_DENYLIST,
+    )?;
     let member = facts.listed(&lists, List::Subscribers, &question.uid)?;
     refuse_if(!member, Reason::NOT_SUBSCRIBER)?;
     allowlist(question, facts)
@@ -141,7 +151,9 @@ fn decide_receive(question: &Question, facts: &Facts) -> Result<(), Reason> {
         Rule::Person | Rule::Agent => refuse_if(!is_side(question), Reason::NOT_SUBSCRIBER),
         Rule::Visitors if *question.source.id == *question.uid.as_str() => Ok(()),
         Rule::Visitors | Rule::Members => {
-            let flags = facts.definition(&question.lists())?.ok_or(Reason::CHANNEL_NOT_EXIST)?;
+            let flags = facts
+                .definition(&question.lists())?
+                .ok_or(Reason::CHANNEL_NOT_EXIST)?;
             refuse_if(flags.disband, Reason::DISBANDED)?;
             let member = facts.listed(&question.lists(), List::Subscribers, &question.uid)?;
             refuse_if(!member, Reason::NOT_SUBSCRIBER)

@@ -85,11 +85,35 @@ fn every_row_of_the_send_order() {
     let rows: Vec<(&str, u8, &str, Vec<&str>, u8)> = vec![
         // 1. A system sender meets the disband check only.
         ("system sender", 2, "g", vec!["system:u1"], OK),
-        ("system sender, banned", 2, "g", vec!["system:u1", "flag:2/g:ban"], OK),
-        ("system sender, send ban", 2, "g", vec!["system:u1", "flag:1/u1:send_ban"], OK),
-        ("system sender, disbanded", 2, "g", vec!["system:u1", "flag:2/g:disband"], 24),
+        (
+            "system sender, banned",
+            2,
+            "g",
+            vec!["system:u1", "flag:2/g:ban"],
+            OK,
+        ),
+        (
+            "system sender, send ban",
+            2,
+            "g",
+            vec!["system:u1", "flag:1/u1:send_ban"],
+            OK,
+        ),
+        (
+            "system sender, disbanded",
+            2,
+            "g",
+            vec!["system:u1", "flag:2/g:disband"],
+            24,
+        ),
         // 2. Send ban comes before everything of the channel.
-        ("send ban", 2, "g", with(&["flag:1/u1:send_ban", "flag:2/g:disband"]), 25),
+        (
+            "send ban",
+            2,
+            "g",
+            with(&["flag:1/u1:send_ban", "flag:2/g:disband"]),
+            25,
+        ),
         ("send ban to a person", 1, "u2", vec!["flag:1/u1:send_ban"], 25),
         // 4. Person.
         ("person", 1, "u2", vec![], OK),
@@ -97,18 +121,66 @@ fn every_row_of_the_send_order() {
         ("person, disbanded", 1, "u2", vec!["flag:1/u2@u1:disband"], 24),
         ("person, denied", 1, "u2", vec!["deny:1/u2:u1"], 4),
         ("person, own denylist", 1, "u2", vec!["deny:1/u1:u2"], OK),
-        ("person, denied but system", 1, "u2", vec!["deny:1/u2:u1", "system:u2"], OK),
-        ("person, built-in system", 1, "____system", vec!["deny:1/____system:u1"], OK),
-        ("person, disbanded system", 1, "u2", vec!["flag:1/u2@u1:disband", "system:u2"], 24),
+        (
+            "person, denied but system",
+            1,
+            "u2",
+            vec!["deny:1/u2:u1", "system:u2"],
+            OK,
+        ),
+        (
+            "person, built-in system",
+            1,
+            "____system",
+            vec!["deny:1/____system:u1"],
+            OK,
+        ),
+        (
+            "person, disbanded system",
+            1,
+            "u2",
+            vec!["flag:1/u2@u1:disband", "system:u2"],
+            24,
+        ),
         // Group.
         ("group", 2, "g", group.to_vec(), OK),
         ("group, no row", 2, "g", vec!["member:2/g:u1"], 5),
-        ("group, ban before disband", 2, "g", with(&["flag:2/g:ban", "flag:2/g:disband"]), 19),
-        ("group, disband before deny", 2, "g", with(&["flag:2/g:disband", "deny:2/g:u1"]), 24),
-        ("group, deny before member", 2, "g", vec!["row:2/g", "deny:2/g:u1"], 4),
-        ("group, member before allow", 2, "g", vec!["row:2/g", "allow:2/g:u2"], 3),
+        (
+            "group, ban before disband",
+            2,
+            "g",
+            with(&["flag:2/g:ban", "flag:2/g:disband"]),
+            19,
+        ),
+        (
+            "group, disband before deny",
+            2,
+            "g",
+            with(&["flag:2/g:disband", "deny:2/g:u1"]),
+            24,
+        ),
+        (
+            "group, deny before member",
+            2,
+            "g",
+            vec!["row:2/g", "deny:2/g:u1"],
+            4,
+        ),
+        (
+            "group, member before allow",
+            2,
+            "g",
+            vec!["row:2/g", "allow:2/g:u2"],
+            3,
+        ),
         ("group, not in allowlist", 2, "g", with(&["allow:2/g:u2"]), 13),
-        ("group, in allowlist", 2, "g", with(&["allow:2/g:u1", "allow:2/g:u2"]), OK),
+        (
+            "group, in allowlist",
+            2,
+            "g",
+            with(&["allow:2/g:u1", "allow:2/g:u2"]),
+            OK,
+        ),
         // Communities are groups.
         ("community", 4, "g", vec!["row:4/g", "member:4/g:u1"], OK),
         ("community, stranger", 4, "g", vec!["row:4/g"], 3),
@@ -122,14 +194,32 @@ fn every_row_of_the_send_order() {
         ("visitor, disbanded", 10, "u1", vec!["flag:10/u1:disband"], 24),
         ("visitors, staff", 10, "v", vec!["row:3/v", "member:3/v:u1"], OK),
         ("visitors, stranger", 10, "v", vec!["row:3/v"], 3),
-        ("visitors, denied staff", 10, "v", vec!["row:3/v", "member:3/v:u1", "deny:3/v:u1"], 4),
-        ("visitors, no list", 10, "v", vec!["row:10/v", "member:10/v:u1"], 5),
+        (
+            "visitors, denied staff",
+            10,
+            "v",
+            vec!["row:3/v", "member:3/v:u1", "deny:3/v:u1"],
+            4,
+        ),
+        (
+            "visitors, no list",
+            10,
+            "v",
+            vec!["row:10/v", "member:10/v:u1"],
+            5,
+        ),
         // Kinds whose members are not stored: an explicit channel and its lists, never everyone.
         ("customer service", 3, "c", vec!["row:3/c"], OK),
         ("customer service, no row", 3, "c", vec![], 5),
         ("info, disbanded", 6, "c", vec!["flag:6/c:disband"], 24),
         ("live, denied", 9, "c", vec!["row:9/c", "deny:9/c:u1"], 4),
-        ("data, not in allowlist", 7, "c", vec!["row:7/c", "allow:7/c:u2"], 13),
+        (
+            "data, not in allowlist",
+            7,
+            "c",
+            vec!["row:7/c", "allow:7/c:u2"],
+            13,
+        ),
         ("data, banned", 7, "c", vec!["flag:7/c:ban"], 19),
         // No rule, no entry.
         ("temporary", 8, "c", vec!["row:8/c", "member:8/c:u1"], 23),
@@ -140,15 +230,29 @@ fn every_row_of_the_send_order() {
         ("empty", 2, "", vec!["system:u1"], 16),
         ("person of others", 1, "u2@u3", vec!["system:u1"], 16),
         ("malformed person", 1, "u1@u2@u3", vec![], 16),
-        ("reserved", 2, "__wk_internal_system_uids__", vec!["system:u1"], 16),
+        (
+            "reserved",
+            2,
+            "__wk_internal_system_uids__",
+            vec!["system:u1"],
+            16,
+        ),
     ];
     for (what, kind, id, world, expected) in rows {
         assert_eq!(send_with(false, false, kind, id, &world), expected, "{what}");
         // A command message is judged by its source, whether asked for by flag or by id.
-        assert_eq!(send_with(false, true, kind, id, &world), expected, "{what}, command");
+        assert_eq!(
+            send_with(false, true, kind, id, &world),
+            expected,
+            "{what}, command"
+        );
         if !id.is_empty() {
             let command = format!("{id}____cmd");
-            assert_eq!(send_with(false, false, kind, &command, &world), expected, "{what}, command id");
+            assert_eq!(
+                send_with(false, false, kind, &command, &world),
+                expected,
+                "{what}, command id"
+            );
         }
     }
 }
@@ -158,14 +262,31 @@ fn a_required_allowlist_of_persons() {
     assert_eq!(send_with(true, false, 1, "u2", &[]), 13);
     assert_eq!(send_with(true, false, 1, "u2", &["allow:1/u2:u1"]), OK);
     assert_eq!(send_with(true, false, 1, "u2", &["flag:1/u2:allow_stranger"]), OK);
-    assert_eq!(send_with(true, false, 1, "u2", &["flag:1/u2:allow_stranger", "deny:1/u2:u1"]), 4);
+    assert_eq!(
+        send_with(
+            true,
+            false,
+            1,
+            "u2",
+            &["flag:1/u2:allow_stranger", "deny:1/u2:u1"]
+        ),
+        4
+    );
     assert_eq!(send_with(true, false, 1, "u2", &["system:u2"]), OK);
 }
 
 /// SF-4: whatever cannot be found out refuses, worth a retry, and never allows.
 #[test]
 fn an_unknown_fact_never_allows() {
-    let world: &[&str] = &["row:2/g", "member:2/g:u1", "row:3/c", "row:10/v", "row:3/v", "member:3/v:u1", "allow:2/g:u1"];
+    let world: &[&str] = &[
+        "row:2/g",
+        "member:2/g:u1",
+        "row:3/c",
+        "row:10/v",
+        "row:3/v",
+        "member:3/v:u1",
+        "allow:2/g:u1",
+    ];
     for (kind, id) in [(1, "u2"), (2, "g"), (3, "c"), (10, "v"), (11, "bot")] {
         let flags = MessageFlags::default();
         let uid = Uid::new("u1");
@@ -209,13 +330,20 @@ fn request_scoped_sends_go_to_a_command_channel_of_their_list() {
     assert_eq!(decide(&question, &Facts::default()), Ok(()));
     let refused = Err(Reason::CHANNEL_ID);
     assert_eq!(Question::send(&uid, "g", kind, &command, &list, true), refused);
-    assert_eq!(Question::send(&uid, "", kind, &MessageFlags::default(), &list, true), refused);
-    assert_eq!(Question::send(&uid, "", kind, &command, &[Uid::new(" ")], true), refused);
+    assert_eq!(
+        Question::send(&uid, "", kind, &MessageFlags::default(), &list, true),
+        refused
+    );
+    assert_eq!(
+        Question::send(&uid, "", kind, &command, &[Uid::new(" ")], true),
+        refused
+    );
 }
 
 #[test]
 fn ids_become_canonical() {
-    let key = |kind: u8, id: &str| normalise(&Uid::new("u1"), id, ChannelKind(kind)).map(|key| key.id.to_string());
+    let key =
+        |kind: u8, id: &str| normalise(&Uid::new("u1"), id, ChannelKind(kind)).map(|key| key.id.to_string());
     for (kind, id, canonical) in [
         (1, "u2", "u2@u1"),
         (1, "u1@u2", "u2@u1"),
@@ -227,7 +355,13 @@ fn ids_become_canonical() {
     ] {
         assert_eq!(key(kind, id).as_deref(), Ok(canonical), "{kind} {id}");
     }
-    for (kind, id) in [(1, ""), (1, "____cmd"), (2, "____cmd"), (1, "u2@u3"), (11, "a@b@c")] {
+    for (kind, id) in [
+        (1, ""),
+        (1, "____cmd"),
+        (2, "____cmd"),
+        (1, "u2@u3"),
+        (11, "a@b@c"),
+    ] {
         assert_eq!(key(kind, id), Err(Reason::CHANNEL_ID), "{kind} {id}");
     }
     assert!(normalise(&Uid::new(""), "g", ChannelKind::GROUP).is_err());
@@ -235,7 +369,8 @@ fn ids_become_canonical() {
         sync_once: true,
         ..MessageFlags::default()
     };
-    let question = Question::send(&Uid::new("u1"), "u2", ChannelKind::PERSON, &flags, &[], false).expect("an id");
+    let question =
+        Question::send(&Uid::new("u1"), "u2", ChannelKind::PERSON, &flags, &[], false).expect("an id");
     assert_eq!(&*question.log_channel().id, "u2@u1____cmd");
     assert_eq!(&*question.source_channel().id, "u2@u1");
 }
@@ -278,8 +413,16 @@ fn reading_and_subscribing() {
         (99, "c", &["row:99/c"], 23, 23),
     ];
     for (kind, id, world, read, subscribe) in rows {
-        assert_eq!(receive(false, *kind, id, world), *read, "read {kind}/{id} {world:?}");
-        assert_eq!(receive(true, *kind, id, world), *subscribe, "subscribe {kind}/{id} {world:?}");
+        assert_eq!(
+            receive(false, *kind, id, world),
+            *read,
+            "read {kind}/{id} {world:?}"
+        );
+        assert_eq!(
+            receive(true, *kind, id, world),
+            *subscribe,
+            "subscribe {kind}/{id} {world:?}"
+        );
     }
 }
 

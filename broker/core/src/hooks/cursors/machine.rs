@@ -67,7 +67,11 @@ impl Cursors {
     #[must_use]
     pub fn new(channel: ChannelKey, limits: &Limits, first_token: Token) -> Cursors {
         let person = channel.kind == ChannelKind::PERSON && !channel_id::is_command(&channel.id);
-        let consumers = if person { vec![Consumer::membership()] } else { Vec::new() };
+        let consumers = if person {
+            vec![Consumer::membership()]
+        } else {
+            Vec::new()
+        };
         Cursors::with(consumers, limits, first_token)
     }
 
@@ -110,7 +114,10 @@ impl Cursors {
     ) -> Result<(), Miss> {
         match input {
             Input::Role(role) => self.change_role(role, rows, out)?,
-            Input::Committed { leader_epoch, through } => {
+            Input::Committed {
+                leader_epoch,
+                through,
+            } => {
                 if let Some(leading) = &mut self.leading
                     && leading.leader_epoch == leader_epoch
                 {
@@ -135,13 +142,19 @@ impl Cursors {
     /// When a failure may be tried again.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.consumers.iter().filter_map(|progress| progress.paused_until()).min()
+        self.consumers
+            .iter()
+            .filter_map(|progress| progress.paused_until())
+            .min()
     }
 
     /// Tries again what has paused long enough.
     pub fn expire(&mut self, now: Now, out: &mut Vec<Output>) {
         for progress in &mut self.consumers {
-            if progress.paused_until().is_some_and(|until| until <= now.monotonic) {
+            if progress
+                .paused_until()
+                .is_some_and(|until| until <= now.monotonic)
+            {
                 progress.state = State::Idle;
             }
         }
@@ -153,7 +166,8 @@ impl Cursors {
     pub fn is_idle(&self) -> bool {
         let Some(leading) = self.leading else { return true };
         self.consumers.iter().all(|progress| {
-            matches!(progress.state, State::Idle) && progress.cursor.done >= progress.target(leading.committed)
+            matches!(progress.state, State::Idle)
+                && progress.cursor.done >= progress.target(leading.committed)
         })
     }
 
@@ -164,7 +178,12 @@ impl Cursors {
         self.consumers
             .iter()
             .find(|progress| &*progress.consumer.name == consumer)
-            .map_or(0, |progress| progress.target(committed).0.saturating_sub(progress.cursor.done.0))
+            .map_or(0, |progress| {
+                progress
+                    .target(committed)
+                    .0
+                    .saturating_sub(progress.cursor.done.0)
+            })
     }
 
     fn change_role(&mut self, role: Role, rows: &dyn Rows, out: &mut Vec<Output>) -> Result<(), Miss> {
@@ -181,7 +200,8 @@ impl Cursors {
             }
             return Ok(());
         };
-        let same = |leading: &Leading| (leading.incarnation, leading.leader_epoch) == (incarnation, leader_epoch);
+        let same =
+            |leading: &Leading| (leading.incarnation, leading.leader_epoch) == (incarnation, leader_epoch);
         if self.leading.as_ref().is_some_and(same) {
             return Ok(());
         }
@@ -219,7 +239,9 @@ impl Cursors {
         if self.leading.is_none() {
             return;
         }
-        let Some(progress) = self.consumers.iter_mut().find(wanted) else { return };
+        let Some(progress) = self.consumers.iter_mut().find(wanted) else {
+            return;
+        };
         let merged = progress.cursor.merge(cursor);
         if merged != progress.cursor {
             progress.cursor = merged;
@@ -268,10 +290,15 @@ impl Cursors {
     }
 
     fn read_done(&mut self, now: Now, token: Token, page: Page, out: &mut Vec<Output>) {
-        let reading = |progress: &&mut Progress| matches!(progress.state, State::Reading(asked) if asked == token);
-        let (Some(leading), next_token) = (self.leading, self.next_token) else { return };
+        let reading =
+            |progress: &&mut Progress| matches!(progress.state, State::Reading(asked) if asked == token);
+        let (Some(leading), next_token) = (self.leading, self.next_token) else {
+            return;
+        };
         let faults = self.faults;
-        let Some(progress) = self.consumers.iter_mut().find(reading) else { return };
+        let Some(progress) = self.consumers.iter_mut().find(reading) else {
+            return;
+        };
         let pause = State::Paused(now.after(self.retry));
         let records = match page {
             Page::Records(records) => records,
@@ -311,23 +338,32 @@ impl Cursors {
     }
 
     fn window_stored(&mut self, token: Token, out: &mut Vec<Output>) {
-        let opening = |progress: &&mut Progress| matches!(progress.state, State::Opening(asked, _) if asked == token);
-        let Some(progress) = self.consumers.iter_mut().find(opening) else { return };
-        let State::Opening(_, records) = std::mem::replace(&mut progress.state, State::Idle) else { return };
+        let opening =
+            |progress: &&mut Progress| matches!(progress.state, State::Opening(asked, _) if asked == token);
+        let Some(progress) = self.consumers.iter_mut().find(opening) else {
+            return;
+        };
+        let State::Opening(_, records) = std::mem::replace(&mut progress.state, State::Idle) else {
+            return;
+        };
         let token = self.next_token;
         self.next_token = Token(token.0 + 1);
         progress.hand_out(token, records, self.faults, out);
     }
 
     fn working(&mut self, token: Token) -> Option<(&mut Progress, Seq)> {
-        self.consumers.iter_mut().find_map(|progress| match progress.state {
-            State::Working(asked, last) if asked == token => Some((progress, last)),
-            _ => None,
-        })
+        self.consumers
+            .iter_mut()
+            .find_map(|progress| match progress.state {
+                State::Working(asked, last) if asked == token => Some((progress, last)),
+                _ => None,
+            })
     }
 
     fn effect_done(&mut self, token: Token, through: Seq, out: &mut Vec<Output>) {
-        let Some((progress, last)) = self.working(token) else { return };
+        let Some((progress, last)) = self.working(token) else {
+            return;
+        };
         progress.state = State::Idle;
         let through = through.min(last);
         if through > progress.cursor.done {
@@ -336,9 +372,14 @@ impl Cursors {
     }
 
     fn effect_failed(&mut self, now: Now, token: Token, failure: Failure, out: &mut Vec<Output>) {
-        let Some((progress, _)) = self.working(token) else { return };
+        let Some((progress, _)) = self.working(token) else {
+            return;
+        };
         progress.attempts += 1;
-        let spent = progress.consumer.attempts_max.is_some_and(|most| progress.attempts >= most);
+        let spent = progress
+            .consumer
+            .attempts_max
+            .is_some_and(|most| progress.attempts >= most);
         let after = match failure {
             Failure::Retry { after } if !spent => after,
             Failure::Retry { .. } | Failure::Poison => {

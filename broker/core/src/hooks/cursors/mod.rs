@@ -1,6 +1,8 @@
 //! How far each post-commit consumer of a channel has come (PC-1, M-6, M-18).
 
 mod machine;
+#[cfg(test)]
+mod tests;
 
 pub use machine::Cursors;
 
