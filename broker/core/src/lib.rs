@@ -10,6 +10,7 @@ pub mod append;
 pub mod channel;
 pub mod client;
 pub mod codec;
+pub mod controller;
 pub mod delivery;
 pub mod effect;
 pub mod hooks;

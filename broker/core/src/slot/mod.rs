@@ -18,6 +18,7 @@ pub mod faults;
 pub mod fsm;
 pub mod grants;
 mod group;
+pub mod hash;
 mod interface;
 pub mod keys;
 mod lead;
@@ -35,3 +36,6 @@ pub use group::{Group, GroupConfig, Image};
 pub use interface::{
     ChunkAnswer, Input, Lane, MemberChange, Message, Output, ProposeError, Status, Transfer,
 };
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,10 @@ pub(in crate::slot) struct Sending {
     slot_at: usize,
     after: Option<(Table, Bytes)>,
     all_read: bool,
+    /// Rows read for the next chunk.
+    page: Vec<(RowKey, Option<Bytes>)>,
+    page_bytes: usize,
+    /// Rows written since the transfer began and not sent since.
     changes: BTreeMap<RowKey, Option<Bytes>>,
     changes_bytes: usize,
     next_number: u64,
@@ -74,6 +78,8 @@ impl Group {
             slot_at: 0,
             after: None,
             all_read: false,
+            page: Vec::new(),
+            page_bytes: 0,
             changes: BTreeMap::new(),
             changes_bytes: 0,
             next_number: 0,
@@ -118,6 +124,7 @@ impl Group {
             return;
         };
         let slots = self.config.slots.len();
+        let chunk_bytes = self.config.limits.snapshot_chunk_bytes as usize;
         let Some(sending) = self.sending.get_mut(&node) else {
             return;
         };
@@ -130,27 +137,29 @@ impl Group {
             sending.slot_at += 1;
         }
         sending.all_read = sending.slot_at >= slots;
-        let rows = rows
-            .into_iter()
-            .map(|(table, key, value)| ((slot, table, key), Some(value)))
-            .collect();
-        self.send_chunk(now, node, rows, out);
+        for (table, key, value) in rows {
+            let row = ((slot, table, key), Some(value));
+            sending.page_bytes += change_bytes(&row.0, row.1.as_ref());
+            sending.page.push(row);
+        }
+        // Small slots share a chunk: each chunk costs a round trip and a sync.
+        if sending.all_read || sending.page_bytes >= chunk_bytes {
+            self.send_chunk(now, node, out);
+        } else {
+            self.read_on(node, out);
+        }
     }
 
     /// One chunk: a page of rows, then what was written meanwhile; the last one names the state that it completes.
-    fn send_chunk(
-        &mut self,
-        now: Now,
-        node: NodeId,
-        mut rows: Vec<(RowKey, Option<Bytes>)>,
-        out: &mut Vec<Output>,
-    ) {
+    fn send_chunk(&mut self, now: Now, node: NodeId, out: &mut Vec<Output>) {
         let send_again = now.after(self.chunk_retry());
         let chunk_bytes = self.config.limits.snapshot_chunk_bytes as usize;
         let applied = self.applied.clone();
         let Some(sending) = self.sending.get_mut(&node) else {
             return;
         };
+        let mut rows = std::mem::take(&mut sending.page);
+        sending.page_bytes = 0;
         let mut bytes = 0;
         while bytes < chunk_bytes
             && let Some((key, value)) = sending.changes.pop_first()
@@ -272,7 +281,7 @@ impl Group {
         if let Some(whole) = sending.last.clone() {
             self.offer(from, &whole);
         } else if sending.all_read {
-            self.send_chunk(now, from, Vec::new(), out);
+            self.send_chunk(now, from, out);
         } else {
             self.read_on(from, out);
         }
