@@ -1,7 +1,8 @@
 //! The delivery of one channel: what is due, and the one run in progress.
 
 use super::members::Audience;
-use super::run::{Context, Memory, Run};
+use super::memory::{Context, Memory};
+use super::run::Run;
 use super::{Counters, Fault, Input, Output, Settings};
 use crate::ensure;
 use crate::message::Committed;

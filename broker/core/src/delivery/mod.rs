@@ -25,6 +25,7 @@
 mod channel;
 mod faults;
 mod members;
+mod memory;
 mod run;
 mod targets;
 #[cfg(test)]

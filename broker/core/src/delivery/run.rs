@@ -1,79 +1,14 @@
 //! One run of messages on its way to its receivers.
 
-use super::members::{Audience, RouteKey, Subscribers, key_of};
+use super::members::{Audience, RouteKey, key_of};
+use super::memory::{Context, Effort};
 use super::targets::{Messages, by_node};
-use super::{Counters, MembersPage, Output, Presence, Pushed, Settings, Target};
+use super::{MembersPage, Output, Presence, Pushed, Target};
 use crate::message::Committed;
-use crate::types::{NodeId, Now, Route, Seq, SlotId, Token, Uid};
+use crate::types::{NodeId, Route, Seq, SlotId, Token, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What outlives a run.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    last_token: u64,
-    pub(super) subscribers: Subscribers,
-    /// The whole member list of a group, and its revision.
-    cache: Option<(u64, Arc<[(Uid, Seq)]>)>,
-    /// Nodes and slots that failed last: the next run is not held up by them as long.
-    failing_nodes: BTreeSet<NodeId>,
-    failing_slots: BTreeSet<SlotId>,
-    /// Users for whom a run was given up although they may have sessions. At most a page; the rest is only counted.
-    missed: BTreeSet<Uid>,
-    pub(super) counters: Counters,
-}
-
-impl Memory {
-    pub(super) fn issue(&mut self) -> Token {
-        self.last_token += 1;
-        Token(self.last_token)
-    }
-
-    /// What a new leadership must not inherit.
-    pub(super) fn forget(&mut self) {
-        self.subscribers = Subscribers::default();
-        self.cache = None;
-        self.failing_nodes.clear();
-        self.failing_slots.clear();
-        self.missed.clear();
-    }
-}
-
-/// What a run needs of its surroundings while it handles something.
-pub(super) struct Context<'a> {
-    pub(super) now: Now,
-    pub(super) settings: &'a Settings,
-    pub(super) audience: &'a Audience,
-    pub(super) memory: &'a mut Memory,
-    pub(super) out: &'a mut Vec<Output>,
-}
-
-impl Context<'_> {
-    fn page(&self) -> usize {
-        usize::try_from(self.settings.limits.delivery_page.max(1)).unwrap_or(usize::MAX)
-    }
-
-    /// Until when something is tried: not long if it failed last time (PC-4).
-    fn patience(&self, failing: bool) -> Duration {
-        let limits = &self.settings.limits;
-        self.now.after(if failing {
-            limits.channel_retry
-        } else {
-            limits.request_timeout
-        })
-    }
-
-    /// The wait between two tries: it doubles.
-    fn pause(&self, tries: u32) -> Duration {
-        self.now.after(
-            self.settings
-                .limits
-                .channel_retry
-                .saturating_mul(1 << tries.min(6)),
-        )
-    }
-}
 
 /// Where the next receivers come from.
 #[derive(Debug)]
@@ -112,42 +47,6 @@ struct Parcel {
     node: NodeId,
     targets: BTreeMap<u16, Target>,
     effort: Effort,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Effort {
-    tries: u32,
-    /// When this try counts as unanswered.
-    answer_by: Duration,
-    give_up_at: Duration,
-}
-
-impl Effort {
-    fn new(failing: bool, context: &Context<'_>) -> Effort {
-        Effort {
-            tries: 0,
-            answer_by: Duration::ZERO,
-            give_up_at: context.patience(failing),
-        }
-    }
-
-    /// Starts a try.
-    fn start(&mut self, context: &Context<'_>) {
-        let least = context.now.after(context.settings.limits.channel_retry);
-        self.answer_by = context.pause(self.tries).min(self.give_up_at.max(least));
-        self.tries += 1;
-    }
-
-    /// When the next try starts: at once after a silence, which was wait enough. None: given up.
-    fn again_at(&self, silence: bool, context: &Context<'_>) -> Option<Duration> {
-        let at = context.now.monotonic;
-        let due = if silence {
-            at
-        } else {
-            context.pause(self.tries.saturating_sub(1))
-        };
-        (self.give_up_at > at).then(|| due.min(self.give_up_at))
-    }
 }
 
 #[derive(Debug)]
@@ -481,7 +380,7 @@ impl Run {
         context.memory.counters.given_up += u64::try_from(search.users.len()).unwrap_or(u64::MAX);
         if self.through.is_some() && search.reached.is_empty() {
             let users = search.users.into_iter().map(|(uid, _)| uid);
-            note_missed(users, context);
+            context.note_missed(users);
         }
     }
 
@@ -526,13 +425,7 @@ impl Run {
         context.memory.counters.given_up += u64::try_from(parcel.targets.len()).unwrap_or(u64::MAX);
         if self.through.is_some() {
             let users = parcel.targets.into_values().map(|target| target.route.uid);
-            note_missed(users, context);
+            context.note_missed(users);
         }
     }
-}
-
-/// Remembers users whose sessions have a hole, as many as a page.
-fn note_missed(users: impl Iterator<Item = Uid>, context: &mut Context<'_>) {
-    let room = context.page().saturating_sub(context.memory.missed.len());
-    context.memory.missed.extend(users.take(room));
 }

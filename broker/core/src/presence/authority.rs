@@ -224,7 +224,7 @@ impl Authority {
         }
     }
 
-    fn lookup(&self, slot: SlotId, uids: &[Uid]) -> Presence {
+    pub(super) fn lookup(&self, slot: SlotId, uids: &[Uid]) -> Presence {
         let Some(led) = self.slots.get(&slot) else {
             return Presence::Unknown;
         };

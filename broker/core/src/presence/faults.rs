@@ -36,6 +36,14 @@ impl Faults {
         Faults { planted: Some(fault) }
     }
 
+    /// The bug of this name, if it is one of these.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn named(name: &str) -> Option<Faults> {
+        let known = Fault::ALL.iter().find(|(_, known)| *known == name);
+        known.map(|(fault, _)| Faults::planted(*fault))
+    }
+
     #[cfg(feature = "mutants")]
     pub(super) fn has(self, fault: Fault) -> bool {
         self.planted == Some(fault)

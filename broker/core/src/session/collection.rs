@@ -272,6 +272,9 @@ impl Sessions {
             }
         }
         self.touched.remove(&connection);
+        if self.touched.is_empty() {
+            self.touch_at = None;
+        }
         let mut context = Context {
             now,
             settings: &self.settings,

@@ -1,1 +1,753 @@
+//! One world of sessions; every test says what goes in and, line by line, what must come out.
 
+use super::*;
+use crate::client::{Connect, Protocol, Subscribe};
+use crate::message::{Draft, Message, MessageFlags};
+use crate::types::{ChannelKey, Incarnation, MessageId, Now, Seq};
+use bytes::Bytes;
+use std::time::Duration;
+
+struct World {
+    sessions: Sessions,
+    now: Now,
+}
+
+fn limits() -> Limits {
+    Limits {
+        session_sends_max: 3,
+        session_subscriptions_max: 2,
+        session_channels_max: 2,
+        unacknowledged_max: 3,
+        unacknowledged_bytes_max: 2_000,
+        reoffer_interval: Duration::from_secs(20),
+        reoffers_max: 2,
+        payload_bytes_max: 1_500,
+        ..Limits::default()
+    }
+}
+
+fn world_with(any_token: bool, limits: Limits) -> World {
+    let settings = Settings {
+        node: NodeId(7),
+        boot: ProcessBoot(70),
+        any_token,
+        limits,
+        faults: Faults::default(),
+    };
+    let now = Now {
+        monotonic: Duration::from_secs(100),
+        wall_ms: 1_000_000,
+    };
+    World {
+        sessions: Sessions::new(settings),
+        now,
+    }
+}
+
+fn connect(uid: &str, device_id: &str, protocol: Protocol) -> ClientFrame {
+    ClientFrame::Connect(Connect {
+        protocol,
+        version: 2,
+        uid: Arc::from(uid),
+        token: Secret(Arc::from("secret")),
+        device_id: Arc::from(device_id),
+        device_flag: DeviceFlag(1),
+        client_timestamp_ms: 999_975,
+    })
+}
+
+fn send(client_seq: u64, channel_id: &str) -> Send {
+    Send {
+        client_seq,
+        client_msg_no: Arc::from(format!("m{client_seq}").as_str()),
+        channel_id: Arc::from(channel_id),
+        kind: ChannelKind::GROUP,
+        no_persist: false,
+        red_dot: true,
+        sync_once: false,
+        setting: 0,
+        expire_s: 0,
+        topic: Arc::from(""),
+        payload: Ok(Bytes::from_static(b"hi")),
+    }
+}
+
+fn subscribe(channel_id: &str, subscribe: bool) -> ClientFrame {
+    ClientFrame::Subscribe(Subscribe {
+        sub_no: Arc::from("n"),
+        channel_id: Arc::from(channel_id),
+        kind: ChannelKind::DATA,
+        subscribe,
+        param: Arc::from(""),
+    })
+}
+
+fn message(incarnation: u64, seq: u64) -> Arc<Committed> {
+    let id = i64::try_from(incarnation * 100 + seq).expect("small");
+    let draft = Draft {
+        from_uid: Uid::new("writer"),
+        client_msg_no: Arc::from(""),
+        flags: MessageFlags::default(),
+        setting: 0,
+        expire_s: 0,
+        topic: Arc::from(""),
+        payload: Bytes::from_static(b"hi"),
+        origin: None,
+    };
+    Arc::new(Committed {
+        channel: ChannelKey::new("g", ChannelKind::GROUP),
+        incarnation: Incarnation(incarnation),
+        message: Message {
+            id: MessageId(id),
+            seq: Seq(seq),
+            stamp_ms: 1_000_000,
+            draft,
+        },
+    })
+}
+
+fn changed(message: &Arc<Committed>, change: impl FnOnce(&mut Message)) -> Arc<Committed> {
+    let mut copy = Committed::clone(message);
+    change(&mut copy.message);
+    Arc::new(copy)
+}
+
+fn line(output: Output) -> String {
+    match output {
+        Output::Frame { connection, frame } => format!("{connection} {}", frame_line(frame)),
+        Output::Close { connection, reason } => format!("{connection} close {reason:?}"),
+        Output::Authenticate { token, uid, flag, .. } => format!("authenticate {token} {uid} {}", flag.0),
+        Output::Register { token, route } => format!("register {token} {}", route_line(&route)),
+        Output::Unregister { route } => format!("unregister {}", route_line(&route)),
+        Output::Touch { routes } => {
+            let routes: Vec<_> = routes.iter().map(route_line).collect();
+            format!("touch {}", routes.join(","))
+        }
+        Output::Submit { token, send, .. } => {
+            format!("submit {token} {} {}", send.channel_id, send.client_seq)
+        }
+        Output::Subscribe {
+            token,
+            channel_id,
+            renewal,
+            ..
+        } => format!("subscribe {token} {channel_id} {renewal}"),
+        Output::Unsubscribe { channel_id, .. } => format!("unsubscribe {channel_id}"),
+        Output::Offered { outcomes, .. } => format!("offered {outcomes:?}"),
+    }
+}
+
+fn frame_line(frame: ServerFrame) -> String {
+    match frame {
+        ServerFrame::Connack {
+            reason,
+            time_difference_ms,
+            node,
+        } => format!("CONNACK {} {time_difference_ms} {node}", reason.0),
+        ServerFrame::SendAck {
+            client_seq,
+            client_msg_no,
+            id,
+            seq,
+            reason,
+        } => format!("SENDACK {client_seq} {client_msg_no} {id} {seq} {}", reason.0),
+        ServerFrame::OutcomeUnknown { client_seq, .. } => format!("unknown {client_seq}"),
+        ServerFrame::Recv {
+            message,
+            channel_id,
+            duplicate,
+            ..
+        } => format!(
+            "RECV {channel_id} {}{}",
+            message.message.seq,
+            if duplicate { " again" } else { "" }
+        ),
+        ServerFrame::Pong => "PONG".to_owned(),
+        ServerFrame::SubAck {
+            channel_id,
+            subscribe,
+            reason,
+            ..
+        } => format!("SUBACK {channel_id} {subscribe} {}", reason.0),
+        ServerFrame::Disconnect { reason, text } => format!("DISCONNECT {} {text}", reason.0),
+    }
+}
+
+fn route_line(route: &Route) -> String {
+    format!(
+        "{}/{}/{}#{}",
+        route.uid, route.device_id, route.connection, route.owner_seq
+    )
+}
+
+impl World {
+    fn open(connections: &[(u64, &str)]) -> World {
+        let mut world = world_with(true, limits());
+        for (connection, uid) in connections {
+            world.connect(*connection, uid, Protocol::WkProto);
+        }
+        world
+    }
+
+    fn connect(&mut self, connection: u64, uid: &str, protocol: Protocol) -> Route {
+        let connection = ConnectionId(connection);
+        self.input(Input::Opened { connection });
+        let frame = connect(uid, "d", protocol);
+        let outputs = self.input(Input::Frame { connection, frame });
+        let [Output::Register { token, route }] = outputs.as_slice() else {
+            panic!("no registration: {outputs:?}");
+        };
+        let lines = self.lines(Input::Registered {
+            token: *token,
+            result: Ok(()),
+        });
+        assert_eq!(lines, [format!("{connection} CONNACK 1 25 7")]);
+        route.clone()
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.sessions.handle(self.now, input, &mut out);
+        out
+    }
+
+    fn lines(&mut self, input: Input) -> Vec<String> {
+        self.input(input).into_iter().map(line).collect()
+    }
+
+    #[track_caller]
+    fn check(&mut self, input: Input, expected: &[&str]) {
+        assert_eq!(self.lines(input), expected);
+    }
+
+    #[track_caller]
+    fn frame(&mut self, connection: u64, frame: ClientFrame, expected: &[&str]) {
+        let connection = ConnectionId(connection);
+        self.check(Input::Frame { connection, frame }, expected);
+    }
+
+    #[track_caller]
+    fn done(&mut self, token: u64, outcome: Outcome, expected: &[&str]) {
+        let token = Token(token);
+        self.check(Input::SendDone { token, outcome }, expected);
+    }
+
+    #[track_caller]
+    fn offer(&mut self, route: &Route, messages: &[Arc<Committed>], expected: &[&str]) {
+        let offer = Offer {
+            route: route.clone(),
+            channel_id: Arc::from("g"),
+            kind: ChannelKind::GROUP,
+            messages: messages.to_vec(),
+            missed: false,
+        };
+        let token = Token(0);
+        self.check(
+            Input::Offer {
+                token,
+                offers: vec![offer],
+            },
+            expected,
+        );
+    }
+
+    #[track_caller]
+    fn wait(&mut self, seconds: u64, expected: &[&str]) {
+        self.now.monotonic += Duration::from_secs(seconds);
+        self.now.wall_ms += seconds * 1_000;
+        let mut out = Vec::new();
+        self.sessions.expire(self.now, &mut out);
+        let lines: Vec<String> = out.into_iter().map(line).collect();
+        assert_eq!(lines, expected);
+    }
+}
+
+fn committed(id: i64, seq: u64) -> Outcome {
+    Outcome::Committed {
+        id: MessageId(id),
+        seq: Seq(seq),
+        stamp_ms: 0,
+    }
+}
+
+#[test]
+fn a_client_is_authenticated_then_registered_then_told() {
+    let mut world = world_with(false, limits());
+    let connection = ConnectionId(1);
+    world.check(Input::Opened { connection }, &[]);
+    world.frame(1, connect("u1", "d", Protocol::WkProto), &["authenticate 1 u1 1"]);
+    let answer = Input::Authenticated {
+        token: Token(1),
+        result: Ok(DeviceLevel::Master),
+    };
+    world.check(answer, &["register 2 u1/d/1#1"]);
+    let answer = Input::Registered {
+        token: Token(2),
+        result: Ok(()),
+    };
+    world.check(answer.clone(), &["1 CONNACK 1 25 7"]);
+    world.check(answer, &[]);
+    world.frame(1, ClientFrame::Ping, &["1 PONG"]);
+}
+
+#[test]
+fn a_wrong_token_is_refused() {
+    let mut world = world_with(false, limits());
+    let connection = ConnectionId(1);
+    world.check(Input::Opened { connection }, &[]);
+    world.frame(1, connect("u1", "d", Protocol::WkProto), &["authenticate 1 u1 1"]);
+    let answer = Input::Authenticated {
+        token: Token(1),
+        result: Err(Reason::AUTH_FAIL),
+    };
+    world.check(answer, &["1 CONNACK 2 0 7", "1 close AuthFailed"]);
+    assert_eq!(world.sessions.count(), 0);
+}
+
+#[test]
+fn a_token_that_cannot_be_looked_up_in_time_is_refused() {
+    let mut world = world_with(false, limits());
+    let connection = ConnectionId(1);
+    world.check(Input::Opened { connection }, &[]);
+    world.frame(1, connect("u1", "d", Protocol::WkProto), &["authenticate 1 u1 1"]);
+    world.wait(3, &["1 CONNACK 15 0 7", "1 close AuthFailed"]);
+    assert_eq!(world.sessions.open_questions(), 0);
+}
+
+#[test]
+fn uids_with_meaning_are_refused() {
+    for uid in ["", "a@b", "a#b", "a&b", "____system"] {
+        let mut world = world_with(true, limits());
+        let connection = ConnectionId(1);
+        world.check(Input::Opened { connection }, &[]);
+        let frame = connect(uid, "d", Protocol::WkProto);
+        world.frame(1, frame, &["1 CONNACK 2 0 7", "1 close AuthFailed"]);
+    }
+}
+
+#[test]
+fn the_system_device_cannot_be_chosen() {
+    let mut world = world_with(true, limits());
+    let connection = ConnectionId(1);
+    world.check(Input::Opened { connection }, &[]);
+    world.frame(
+        1,
+        connect("u1", "____device", Protocol::WkProto),
+        &["register 1 u1//1#1"],
+    );
+}
+
+#[test]
+fn a_failed_activation_is_connack_15() {
+    for refused in [true, false] {
+        let mut world = world_with(true, limits());
+        let connection = ConnectionId(1);
+        world.check(Input::Opened { connection }, &[]);
+        world.frame(1, connect("u1", "d", Protocol::WkProto), &["register 1 u1/d/1#1"]);
+        let expected = [
+            "1 CONNACK 15 0 7",
+            "unregister u1/d/1#1",
+            "1 close ActivationFailed",
+        ];
+        if refused {
+            let answer = Input::Registered {
+                token: Token(1),
+                result: Err(Reason::SYSTEM_ERROR),
+            };
+            world.check(answer, &expected);
+        } else {
+            world.wait(3, &expected);
+        }
+        assert_eq!((world.sessions.count(), world.sessions.open_questions()), (0, 0));
+        assert_eq!(world.sessions.next_deadline(), None);
+    }
+}
+
+#[test]
+fn frames_out_of_turn_end_the_connection() {
+    let mut world = world_with(true, limits());
+    for connection in [1, 2] {
+        let connection = ConnectionId(connection);
+        world.check(Input::Opened { connection }, &[]);
+    }
+    world.frame(1, ClientFrame::Ping, &["1 close PolicyViolation"]);
+    world.frame(2, connect("u2", "d", Protocol::WkProto), &["register 1 u2/d/2#1"]);
+    let early = ["unregister u2/d/2#1", "2 close PolicyViolation"];
+    world.frame(2, ClientFrame::Send(send(1, "g")), &early);
+    world.connect(3, "u3", Protocol::WkProto);
+    let second = ["unregister u3/d/3#2", "3 close PolicyViolation"];
+    world.frame(3, connect("u3", "d", Protocol::WkProto), &second);
+}
+
+#[test]
+fn sends_are_answered_in_order_per_channel_and_a_slow_channel_delays_no_other() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, ClientFrame::Send(send(1, "slow")), &["submit 2 slow 1"]);
+    world.frame(1, ClientFrame::Send(send(2, "slow")), &["submit 3 slow 2"]);
+    world.frame(1, ClientFrame::Send(send(3, "fast")), &["submit 4 fast 3"]);
+    world.done(3, Outcome::Refused(Reason::NOT_ALLOWED), &[]);
+    world.done(4, committed(40, 4), &["1 SENDACK 3 m3 40 4 1"]);
+    world.done(
+        2,
+        committed(20, 1),
+        &["1 SENDACK 1 m1 20 1 1", "1 SENDACK 2 m2 0 0 11"],
+    );
+    world.done(2, committed(20, 1), &[]);
+    assert_eq!(world.sessions.open_questions(), 0);
+}
+
+#[test]
+fn an_unknown_outcome_closes_wkproto_and_is_an_error_on_json_rpc() {
+    let mut world = world_with(true, limits());
+    world.connect(1, "u1", Protocol::WkProto);
+    world.connect(2, "u2", Protocol::JsonRpc);
+    world.frame(1, ClientFrame::Send(send(1, "g")), &["submit 3 g 1"]);
+    world.done(
+        3,
+        Outcome::Unknown,
+        &["unregister u1/d/1#1", "1 close OutcomeUnknown"],
+    );
+    world.frame(2, ClientFrame::Send(send(1, "g")), &["submit 4 g 1"]);
+    world.done(4, Outcome::Unknown, &["2 unknown 1"]);
+    world.frame(2, ClientFrame::Send(send(2, "g")), &["submit 5 g 2"]);
+    world.done(5, committed(9, 9), &["2 SENDACK 2 m2 9 9 1"]);
+}
+
+#[test]
+fn a_send_without_an_answer_is_unknown_in_the_end() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, ClientFrame::Send(send(1, "g")), &["submit 2 g 1"]);
+    world.frame(1, ClientFrame::Send(send(2, "h")), &["submit 3 h 2"]);
+    world.done(2, committed(1, 1), &["1 SENDACK 1 m1 1 1 1"]);
+    world.wait(8, &["unregister u1/d/1#1", "1 close OutcomeUnknown"]);
+    world.done(3, committed(1, 1), &[]);
+}
+
+#[test]
+fn sends_beyond_the_bound_are_refused_at_once() {
+    let mut world = World::open(&[(1, "u1")]);
+    for number in 1..=3 {
+        let expected = format!("submit {} g {number}", number + 1);
+        world.frame(1, ClientFrame::Send(send(number, "g")), &[&expected]);
+    }
+    world.frame(1, ClientFrame::Send(send(4, "g")), &["1 SENDACK 4 m4 0 0 22"]);
+    world.done(2, committed(1, 1), &["1 SENDACK 1 m1 1 1 1"]);
+    world.frame(1, ClientFrame::Send(send(5, "g")), &["submit 5 g 5"]);
+}
+
+#[test]
+fn a_payload_that_cannot_be_used_is_refused_in_order() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, ClientFrame::Send(send(1, "g")), &["submit 2 g 1"]);
+    let mut sealed = send(2, "g");
+    sealed.payload = Err(Reason::MESSAGE_KEY);
+    world.frame(1, ClientFrame::Send(sealed), &[]);
+    world.done(
+        2,
+        committed(1, 1),
+        &["1 SENDACK 1 m1 1 1 1", "1 SENDACK 2 m2 0 0 8"],
+    );
+    let mut large = send(3, "g");
+    large.payload = Ok(Bytes::from(vec![0; 1_501]));
+    world.frame(1, ClientFrame::Send(large), &["1 SENDACK 3 m3 0 0 9"]);
+    world.frame(1, ClientFrame::Send(send(4, "")), &["1 SENDACK 4 m4 0 0 16"]);
+}
+
+#[test]
+fn first_offers_increase_per_incarnation() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let bound = "offered [Bound]";
+    world.offer(
+        &route,
+        &[message(1, 1), message(1, 2)],
+        &["1 RECV g 1", "1 RECV g 2", bound],
+    );
+    world.offer(&route, &[message(1, 1), message(1, 2)], &[bound]);
+    for seq in [1, 2] {
+        let id = MessageId(100 + seq);
+        let seq = Seq(seq.unsigned_abs());
+        world.frame(1, ClientFrame::RecvAck { id, seq }, &[]);
+    }
+    world.offer(&route, &[message(1, 2), message(1, 3)], &["1 RECV g 3", bound]);
+    world.offer(&route, &[message(2, 1)], &["1 RECV g 1", bound]);
+}
+
+#[test]
+fn the_channels_used_last_are_remembered() {
+    let wide = Limits {
+        unacknowledged_max: 100,
+        unacknowledged_bytes_max: 100_000,
+        ..limits()
+    };
+    let mut world = world_with(true, wide);
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let bound = "offered [Bound]";
+    for incarnation in [1, 2, 3] {
+        world.offer(&route, &[message(incarnation, 1)], &["1 RECV g 1", bound]);
+    }
+    world.offer(&route, &[message(3, 1), message(2, 1)], &[bound]);
+    world.offer(&route, &[message(1, 1)], &["1 RECV g 1", bound]);
+}
+
+#[test]
+fn what_is_not_acknowledged_is_offered_again_and_then_ends_the_session() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    world.offer(
+        &route,
+        &[message(1, 1), message(1, 2)],
+        &["1 RECV g 1", "1 RECV g 2", "offered [Bound]"],
+    );
+    world.wait(19, &[]);
+    // Only its own entry: a wrong position clears nothing.
+    let id = MessageId(101);
+    world.frame(1, ClientFrame::RecvAck { id, seq: Seq(2) }, &[]);
+    let id = MessageId(102);
+    world.frame(1, ClientFrame::RecvAck { id, seq: Seq(2) }, &[]);
+    assert_eq!(world.sessions.unacknowledged(), 1);
+    world.wait(1, &["1 RECV g 1 again"]);
+    world.wait(20, &["1 RECV g 1 again", "touch u1/d/1#1"]);
+    world.wait(20, &["unregister u1/d/1#1", "1 close UnacknowledgedOverflow"]);
+}
+
+#[test]
+fn an_acknowledged_message_is_not_offered_again() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    world.offer(&route, &[message(1, 1)], &["1 RECV g 1", "offered [Bound]"]);
+    world.wait(20, &["1 RECV g 1 again"]);
+    let id = MessageId(101);
+    world.frame(1, ClientFrame::RecvAck { id, seq: Seq(1) }, &[]);
+    world.wait(20, &["touch u1/d/1#1"]);
+    assert_eq!(world.sessions.next_deadline(), None);
+}
+
+#[test]
+fn unacknowledged_messages_are_bounded_in_count_and_bytes() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let four: Vec<_> = (1..=4).map(|seq| message(1, seq)).collect();
+    let over = [
+        "1 RECV g 1",
+        "1 RECV g 2",
+        "1 RECV g 3",
+        "unregister u1/d/1#1",
+        "1 close UnacknowledgedOverflow",
+        "unregister u1/d/1#1",
+        "offered [Gone]",
+    ];
+    world.offer(&route, &four, &over);
+    let route = world.connect(2, "u2", Protocol::WkProto);
+    let large = |seq| {
+        changed(&message(1, seq), |message| {
+            message.draft.payload = Bytes::from(vec![0; 900]);
+        })
+    };
+    let over = [
+        "2 RECV g 1",
+        "unregister u2/d/2#2",
+        "2 close UnacknowledgedOverflow",
+        "unregister u2/d/2#2",
+        "offered [Gone]",
+    ];
+    world.offer(&route, &[large(1), large(2)], &over);
+}
+
+#[test]
+fn a_message_that_is_not_stored_is_offered_once() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let typing = message(1, 0);
+    world.offer(
+        &route,
+        &[Arc::clone(&typing), typing],
+        &["1 RECV g 0", "1 RECV g 0", "offered [Bound]"],
+    );
+    assert_eq!(world.sessions.unacknowledged(), 0);
+    world.wait(60, &[]);
+}
+
+#[test]
+fn an_expired_message_is_not_offered_and_not_offered_again() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let short = |seq, expire_s| changed(&message(1, seq), |message| message.draft.expire_s = expire_s);
+    world.offer(&route, &[short(1, 10)], &["1 RECV g 1", "offered [Bound]"]);
+    world.wait(20, &[]);
+    assert_eq!(world.sessions.unacknowledged(), 0);
+    world.offer(
+        &route,
+        &[short(2, 10), short(3, 100)],
+        &["1 RECV g 3", "offered [Bound]"],
+    );
+}
+
+#[test]
+fn an_offer_reaches_only_the_session_that_is_meant() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let earlier = Route {
+        owner_seq: 0,
+        ..route.clone()
+    };
+    world.offer(
+        &earlier,
+        &[message(1, 1)],
+        &["unregister u1/d/1#0", "offered [Gone]"],
+    );
+    let rebooted = Route {
+        boot: ProcessBoot(1),
+        ..route
+    };
+    world.offer(
+        &rebooted,
+        &[message(1, 1)],
+        &["unregister u1/d/1#1", "offered [Gone]"],
+    );
+    let connection = ConnectionId(2);
+    world.check(Input::Opened { connection }, &[]);
+    let frame = connect("u2", "d", Protocol::WkProto);
+    let outputs = world.input(Input::Frame { connection, frame });
+    let [Output::Register { route, .. }] = outputs.as_slice() else {
+        panic!("no registration: {outputs:?}");
+    };
+    world.offer(route, &[message(1, 1)], &["offered [NotYet]"]);
+}
+
+#[test]
+fn a_session_with_a_hole_is_closed() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let offer = Offer {
+        route,
+        channel_id: Arc::from("g"),
+        kind: ChannelKind::GROUP,
+        messages: vec![message(1, 9)],
+        missed: true,
+    };
+    let lines = world.lines(Input::Offer {
+        token: Token(1),
+        offers: vec![offer],
+    });
+    assert!(
+        lines.contains(&"1 close UnacknowledgedOverflow".to_owned()),
+        "{lines:?}"
+    );
+    assert!(!lines.iter().any(|line| line.contains("RECV")), "{lines:?}");
+}
+
+#[test]
+fn a_kicked_client_reads_disconnect_first() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let kick = Input::Kick { route };
+    let expected = ["1 DISCONNECT 12 kicked", "unregister u1/d/1#1", "1 close Kicked"];
+    world.check(kick.clone(), &expected);
+    // Told again, because the confirmation was lost.
+    world.check(kick, &["unregister u1/d/1#1"]);
+}
+
+#[test]
+fn a_users_sessions_of_a_flag_are_kicked() {
+    let mut world = World::open(&[(1, "u1"), (2, "u1"), (3, "u3")]);
+    let uid = Uid::new("u1");
+    let kick = |flag| Input::KickUser {
+        uid: uid.clone(),
+        flag,
+    };
+    world.check(kick(Some(DeviceFlag(0))), &[]);
+    let expected = [
+        "1 DISCONNECT 12 kicked",
+        "unregister u1/d/1#1",
+        "1 close Kicked",
+        "2 DISCONNECT 12 kicked",
+        "unregister u1/d/2#2",
+        "2 close Kicked",
+    ];
+    world.check(kick(Some(DeviceFlag(1))), &expected);
+    world.check(kick(None), &[]);
+    assert_eq!(world.sessions.count(), 1);
+}
+
+#[test]
+fn a_subscription_is_granted_by_the_permission_and_ends_with_the_session() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, subscribe("a", true), &["subscribe 2 a false"]);
+    world.frame(1, subscribe("b", true), &["subscribe 3 b false"]);
+    world.frame(1, subscribe("c", true), &["1 SUBACK c true 22"]);
+    let done = |token, reason| Input::SubscribeDone {
+        token: Token(token),
+        reason,
+    };
+    world.check(done(2, Reason::SUCCESS), &["1 SUBACK a true 1"]);
+    world.check(done(3, Reason::NOT_SUBSCRIBER), &["1 SUBACK b true 3"]);
+    world.frame(1, subscribe("c", true), &["subscribe 4 c false"]);
+    let connection = ConnectionId(1);
+    let ends = ["unsubscribe a", "unsubscribe c", "unregister u1/d/1#1"];
+    world.check(Input::Closed { connection }, &ends);
+    assert_eq!(world.sessions.open_questions(), 0);
+}
+
+#[test]
+fn leaving_before_the_grant_leaves() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, subscribe("a", true), &["subscribe 2 a false"]);
+    world.frame(1, subscribe("a", false), &["unsubscribe a", "1 SUBACK a false 1"]);
+    let granted = Input::SubscribeDone {
+        token: Token(2),
+        reason: Reason::SUCCESS,
+    };
+    world.check(granted, &["unsubscribe a", "1 SUBACK a true 1"]);
+    world.wait(10, &["touch u1/d/1#1"]);
+    assert_eq!(world.sessions.next_deadline(), None);
+}
+
+#[test]
+fn a_subscription_without_an_answer_is_refused() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, subscribe("a", true), &["subscribe 2 a false"]);
+    world.wait(3, &["unsubscribe a", "1 SUBACK a true 15"]);
+}
+
+#[test]
+fn leases_of_subscriptions_are_renewed_while_they_are_permitted() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, subscribe("a", true), &["subscribe 2 a false"]);
+    let done = |token, reason| Input::SubscribeDone {
+        token: Token(token),
+        reason,
+    };
+    world.check(done(2, Reason::SUCCESS), &["1 SUBACK a true 1"]);
+    world.wait(10, &["subscribe 3 a true", "touch u1/d/1#1"]);
+    world.check(done(3, Reason::SYSTEM_ERROR), &[]);
+    world.wait(10, &["subscribe 4 a true"]);
+    world.check(
+        done(4, Reason::NOT_SUBSCRIBER),
+        &["unsubscribe a", "1 SUBACK a true 3"],
+    );
+    world.wait(10, &[]);
+    assert_eq!(world.sessions.next_deadline(), None);
+}
+
+#[test]
+fn any_frame_is_liveness_and_is_told_in_batches() {
+    let mut world = World::open(&[(1, "u1"), (2, "u2"), (3, "u3")]);
+    world.frame(1, ClientFrame::Ping, &["1 PONG"]);
+    let id = MessageId(1);
+    world.frame(2, ClientFrame::RecvAck { id, seq: Seq(1) }, &[]);
+    world.wait(10, &["touch u1/d/1#1,u2/d/2#2"]);
+    world.wait(100, &[]);
+}
+
+#[test]
+fn a_client_that_leaves_is_forgotten() {
+    let mut world = World::open(&[(1, "u1"), (2, "u2")]);
+    world.frame(1, ClientFrame::Send(send(1, "g")), &["submit 3 g 1"]);
+    let reason = Reason::SUCCESS;
+    let frame = ClientFrame::Disconnect { reason };
+    world.frame(1, frame, &["unregister u1/d/1#1", "1 close PeerClosed"]);
+    world.check(Input::Stop, &["unregister u2/d/2#2", "2 close ServerStop"]);
+    assert_eq!((world.sessions.count(), world.sessions.open_questions()), (0, 0));
+    assert_eq!(world.sessions.next_deadline(), None);
+}
