@@ -2,10 +2,10 @@
 
 use super::log::Log;
 use super::read::Purpose;
-use super::{Output, Replica, Role, StateRow, Turn};
+use super::{Message, Output, Replica, Role, StateRow, Turn};
 use crate::message::Record;
 use crate::rows::{Key, Miss, Page, ReadRequest, Rows};
-use crate::types::Seq;
+use crate::types::{NodeId, Seq};
 
 /// Records asked for at once.
 const PAGE_RECORDS: u32 = 1_024;
@@ -18,6 +18,19 @@ pub(super) struct Loading {
     cursors_read: bool,
     tail_read: bool,
     records: Vec<Record>,
+    /// What came meanwhile: the message that woke this replica is among it.
+    held: Vec<(NodeId, Message)>,
+}
+
+/// Most messages that are held while loading; what is dropped is asked again.
+const HELD_MAX: usize = 64;
+
+impl Loading {
+    pub(super) fn hold(&mut self, from: NodeId, message: Message) {
+        if self.held.len() < HELD_MAX {
+            self.held.push((from, message));
+        }
+    }
 }
 
 impl Replica {
@@ -162,10 +175,12 @@ impl Replica {
 
     /// Everything is read: the metadata say what to do (CH-10).
     fn maybe_ready(&mut self, turn: &mut Turn<'_>) {
-        let done = matches!(&self.role, Role::Loading(loading) if loading.cursors_read && loading.tail_read);
-        if !done {
-            return;
-        }
+        let held = match &mut self.role {
+            Role::Loading(loading) if loading.cursors_read && loading.tail_read => {
+                std::mem::take(&mut loading.held)
+            }
+            _ => return,
+        };
         self.role = Role::Follower;
         self.store.durable = super::store::Mark {
             promised: self.promised,
@@ -177,5 +192,8 @@ impl Replica {
         turn.push(Output::Ready);
         self.trim(turn);
         self.take_role(turn);
+        for (from, message) in held {
+            self.on_peer(from, message, turn);
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::message::DedupeRow;
 use crate::rows::{Key, Page, ReadRequest, Write};
 use crate::types::{LeaderEpoch, NodeId, Seq};
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Rows of one page.
@@ -26,6 +27,8 @@ pub(super) struct Anew {
     /// A follower's: where the epoch begins, and what is committed. A leader-elect goes on copying instead.
     pub(super) follows: Option<(Seq, Seq)>,
     pub(super) after: Option<(u16, u64)>,
+    /// Rows that came and that own records have as well: they stay when those records go.
+    pub(super) kept: BTreeSet<(u16, u64)>,
     pub(super) retry_at: Duration,
     pub(super) failures: u32,
 }
@@ -71,6 +74,7 @@ impl Replica {
                 epochs: reset.epochs,
                 follows: Some((reset.epoch_start, reset.high_watermark)),
                 after: None,
+                kept: BTreeSet::new(),
                 retry_at: turn.now.after(self.limits.channel_retry),
                 failures: 0,
             };
@@ -231,6 +235,9 @@ impl Replica {
         }
         for (day, hash, value) in rows {
             if DedupeRow::decode(&value).is_some() {
+                if self.log.has_key(hash) {
+                    anew.kept.insert((day, hash));
+                }
                 let incarnation = self.meta.incarnation;
                 let key = Key::Dedupe {
                     day,
@@ -249,8 +256,9 @@ impl Replica {
 
     /// The log begins anew: what is before its start is committed and gone.
     fn apply_anew(&mut self, anew: Anew, turn: &mut Turn<'_>) {
-        // First the rows of what was never committed.
-        self.truncate(self.high_watermark.next().max(self.log.start()));
+        // The rows of own records that were never committed go; those that the source named are facts.
+        let uncommitted = self.high_watermark.next().max(self.log.start());
+        self.truncate_but(uncommitted, &anew.kept);
         self.store.write(Write::TruncateRecords {
             incarnation: self.meta.incarnation,
             from: Seq(1),

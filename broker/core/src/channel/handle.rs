@@ -297,12 +297,13 @@ impl Replica {
         }
     }
 
-    fn on_peer(&mut self, from: NodeId, message: Message, turn: &mut Turn<'_>) {
-        // What comes too early or from another creation is dropped: everything is asked again (CH-13, R18).
-        if matches!(self.role, Role::Loading(_))
-            || message.incarnation != self.meta.incarnation
-            || from == self.node
-        {
+    pub(super) fn on_peer(&mut self, from: NodeId, message: Message, turn: &mut Turn<'_>) {
+        // What comes from another creation is dropped (CH-13, R18).
+        if message.incarnation != self.meta.incarnation || from == self.node {
+            return;
+        }
+        if let Role::Loading(loading) = &mut self.role {
+            loading.hold(from, message);
             return;
         }
         let epoch = message.leader_epoch;

@@ -91,6 +91,13 @@ impl Log {
         Seq(self.end.0 - self.tail.len() as u64)
     }
 
+    /// Whether a record in memory has this idempotency hash.
+    pub(super) fn has_key(&self, hash: u64) -> bool {
+        self.tail
+            .iter()
+            .any(|record| record.key.is_some_and(|key| key.hash == hash))
+    }
+
     /// Stamp of the last record in memory.
     pub(super) fn last_stamp_ms(&self) -> Option<u64> {
         self.tail.back().map(|record| record.stamp_ms)

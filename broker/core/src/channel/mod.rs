@@ -45,6 +45,9 @@ mod state;
 mod store;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use epochs::EpochTable;
 pub use faults::{FAULTS, Faults};
 pub use link::{Exchange, Link};

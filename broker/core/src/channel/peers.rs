@@ -44,6 +44,8 @@ pub(super) struct Peer {
     /// Answers in a row without the epoch accepted and without progress, and the log end of the last one.
     stuck: u32,
     seen_end: Seq,
+    /// Nothing is sent before the deadline.
+    waits: bool,
     told_watermark: Seq,
     cursors_sent: u64,
     cursors_confirmed: u64,
@@ -64,6 +66,7 @@ impl Peer {
             reading: false,
             stuck: 0,
             seen_end: Seq(0),
+            waits: false,
             told_watermark: Seq(0),
             cursors_sent: 0,
             cursors_confirmed: 0,
@@ -141,6 +144,7 @@ impl Replica {
         let most = self.limits.replicate_bytes;
         let Some(peer) = self.peer_mut(node) else { return };
         match peer.mode {
+            _ if peer.waits => return,
             Mode::Probe | Mode::Anew if peer.deadline.is_some() => return,
             Mode::Probe => {
                 self.send_records(node, Vec::new(), true, turn);
@@ -338,10 +342,10 @@ impl Replica {
         peer.deadline = (!peer.in_flight.is_empty()).then(|| turn.now.after(retry));
         if peer.stuck > STUCK_MAX {
             // It answers, but nothing comes of it: asking at once would never end.
-            peer.mode = Mode::Probe;
+            peer.waits = true;
             peer.deadline = Some(turn.now.after(pause(retry, peer.stuck - STUCK_MAX)));
         }
-        let nudge = !proved && peer.mode == Mode::Stream && peer.next >= end;
+        let nudge = !proved && !peer.waits && peer.mode == Mode::Stream && peer.next >= end;
         if nudge {
             // It stands at the end but has not accepted the epoch: an empty message makes it so (M-1).
             self.send_records(from, Vec::new(), true, turn);
@@ -360,6 +364,10 @@ impl Replica {
         for (node, peer) in &mut leading.peers {
             if peer.deadline.is_some_and(|at| at <= now) {
                 peer.deadline = None;
+                if std::mem::take(&mut peer.waits) {
+                    silent.push(*node);
+                    continue;
+                }
                 peer.failures += 1;
                 peer.clear_flight();
                 peer.mode = Mode::Probe;
@@ -385,7 +393,9 @@ impl Replica {
         let behind: Vec<NodeId> = leading
             .peers
             .iter()
-            .filter(|(_, peer)| peer.cursors_confirmed < mark && peer.mode == Mode::Stream && !peer.reading)
+            .filter(|(_, peer)| {
+                peer.cursors_confirmed < mark && peer.mode == Mode::Stream && !peer.reading && !peer.waits
+            })
             .map(|(node, _)| *node)
             .collect();
         for node in behind {
@@ -407,6 +417,7 @@ impl Peer {
         }
         self.mode = Mode::Stream;
         self.stuck = 0;
+        self.waits = false;
     }
 
     /// The follower has not accepted the epoch: it continues where the logs agree.

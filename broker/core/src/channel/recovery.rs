@@ -7,7 +7,7 @@ use super::store::After;
 use super::{Body, EpochTable, Evidence, Output, Replica, Role, Turn, quorum};
 use crate::message::Record;
 use crate::types::{DiskBoot, LeaderEpoch, NodeId, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Tries with one source before another one is chosen.
@@ -241,6 +241,7 @@ impl Replica {
             epochs: copy.epochs.up_to(copy.start),
             follows: None,
             after: None,
+            kept: BTreeSet::new(),
             retry_at,
             failures: 0,
         };

@@ -4,7 +4,7 @@ use super::{Message, Output, Replica, StateRow, Turn};
 use crate::message::{DedupeRow, Record};
 use crate::rows::{Key, Write};
 use crate::types::{LeaderEpoch, NodeId, Seq, Token};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What stands on disk for sure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,6 +195,11 @@ impl Replica {
 
     /// Cuts the log and removes the idempotency rows of what is cut (R20).
     pub(super) fn truncate(&mut self, from: Seq) {
+        self.truncate_but(from, &BTreeSet::new());
+    }
+
+    /// The same, but the rows `(day, hash)` in `kept` stay.
+    pub(super) fn truncate_but(&mut self, from: Seq, kept: &BTreeSet<(u16, u64)>) {
         if from >= self.log.end() {
             return;
         }
@@ -204,7 +209,10 @@ impl Replica {
             from,
         });
         for record in &removed {
-            if let Some(key) = self.dedupe_key(record) {
+            let place = record.key.map(|key| (DedupeRow::day(record.stamp_ms), key.hash));
+            if let Some(key) = self.dedupe_key(record)
+                && place.is_none_or(|place| !kept.contains(&place))
+            {
                 self.store.write(Write::Delete { key });
             }
         }

@@ -1,0 +1,285 @@
+//! Cases that are told step by step.
+
+use super::slot::Slot;
+use super::world::World;
+use crate::channel::{Faults, Output, RoleView};
+use crate::types::{LeaderEpoch, NodeId, Seq};
+use std::time::Duration;
+
+fn world(nodes: u16, voters: u16, min_isr: u8) -> World {
+    let mut world = World::new(1, Slot::new(nodes, voters, min_isr), Faults::default());
+    world.tell_all();
+    world.settle();
+    world
+}
+
+const ONE: NodeId = NodeId(1);
+const TWO: NodeId = NodeId(2);
+const THREE: NodeId = NodeId(3);
+
+#[test]
+fn one_voter_alone_takes_the_same_way() {
+    let mut world = world(1, 1, 1);
+    assert_eq!(world.leader(), Some(ONE));
+    world.append(ONE, 3);
+    assert_eq!(
+        world.checker.committed_end(),
+        Seq(0),
+        "nothing is committed before it is stored"
+    );
+    world.settle();
+    assert_eq!(world.checker.committed_end(), Seq(3));
+    let view = world.replica(ONE).expect("active").view();
+    assert_eq!(
+        (view.promised_durable, view.accepted_durable),
+        (LeaderEpoch(1), LeaderEpoch(1))
+    );
+}
+
+#[test]
+fn a_quiet_channel_commits_with_one_round_trip_and_one_sync() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 1);
+    // The records are on their way before the leader has synced (M-3).
+    let packets = std::mem::take(&mut world.network);
+    assert_eq!(packets.len(), 2);
+    for packet in packets {
+        world.deliver(packet);
+    }
+    world.sync(TWO, 9);
+    let answers = std::mem::take(&mut world.network);
+    assert_eq!(answers.len(), 1);
+    for packet in answers {
+        world.deliver(packet);
+    }
+    assert_eq!(
+        world.checker.committed_end(),
+        Seq(0),
+        "the own match counts when it is stored"
+    );
+    world.sync(ONE, 9);
+    assert_eq!(world.checker.committed_end(), Seq(1));
+}
+
+#[test]
+fn a_leader_in_another_process_begins_a_new_epoch() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    world.settle();
+    world.crash(ONE);
+    world.start(ONE);
+    world.tell(ONE);
+    world.settle();
+    assert_eq!(world.leader(), None, "the old grant names the old process");
+    world.register(ONE);
+    world.slot.grant(ONE);
+    world.tell_all();
+    world.settle();
+    assert_eq!(world.leader(), Some(ONE));
+    assert_eq!(world.checker.committed_end(), Seq(2));
+}
+
+#[test]
+fn a_new_leader_copies_what_only_another_has() {
+    let mut world = world(3, 3, 2);
+    // Records reach one and two only; then one is gone and three is granted.
+    world.append(ONE, 4);
+    world
+        .network
+        .retain(|packet| matches!(packet, super::world::Packet::Peer { to, .. } if *to == TWO));
+    world.settle();
+    assert_eq!(world.checker.committed_end(), Seq(4));
+    world.crash(ONE);
+    world.slot.grant(THREE);
+    world.tell_all();
+    world.settle();
+    assert_eq!(world.leader(), Some(THREE));
+    assert_eq!(world.node(THREE).disk.durable.log_end(), Seq(5));
+}
+
+#[test]
+fn a_deposed_leader_says_so_and_cuts_what_nobody_has() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    world.settle();
+    world.append(ONE, 3);
+    world.network.clear();
+    world.sync(ONE, 9);
+    world.slot.grant(TWO);
+    world.tell(TWO);
+    world
+        .network
+        .retain(|packet| matches!(packet, super::world::Packet::Meta { .. }));
+    // The promise that it is asked for ends the old leadership in the same step (CH-4).
+    world.settle();
+    world.tell_all();
+    world.settle();
+    for _ in 0..10 {
+        world.pass(Duration::from_secs(1));
+        world.settle();
+    }
+    let lost = world
+        .told
+        .iter()
+        .any(|(node, output)| *node == ONE && matches!(output, Output::LostLeadership { .. }));
+    assert!(lost);
+    assert_eq!(world.leader(), Some(TWO));
+    world.append(TWO, 1);
+    world.settle();
+    let ends: Vec<Seq> = [ONE, TWO, THREE]
+        .iter()
+        .map(|node| world.node(*node).disk.durable.log_end())
+        .collect();
+    assert_eq!(ends[0], ends[1]);
+    assert_eq!(ends[1], ends[2]);
+    assert_eq!(world.checker.violation, None);
+}
+
+#[test]
+fn below_the_write_quorum_nothing_is_acknowledged() {
+    let mut world = world(3, 3, 2);
+    world.crash(TWO);
+    world.crash(THREE);
+    world.append(ONE, 1);
+    world.settle();
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(5));
+        world.settle();
+    }
+    assert_eq!(world.checker.committed_end(), Seq(0));
+    world.start(THREE);
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(5));
+        world.settle();
+    }
+    assert_eq!(
+        world.checker.committed_end(),
+        Seq(1),
+        "a follower assigned before the first append is found (CH-12)"
+    );
+}
+
+#[test]
+fn a_wiped_voter_gives_no_evidence() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    world
+        .network
+        .retain(|packet| matches!(packet, super::world::Packet::Peer { to, .. } if *to == TWO));
+    world.settle();
+    // Two, which has the records, loses its disk; one is down: nobody may lead.
+    world.wipe(TWO);
+    world.start(TWO);
+    world.register(TWO);
+    world.crash(ONE);
+    world.slot.grant(THREE);
+    world.tell_all();
+    for _ in 0..10 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.leader(), None);
+    // One returns with its disk: its evidence is enough, and two is filled again.
+    world.start(ONE);
+    for _ in 0..40 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.leader(), Some(THREE));
+    assert_eq!(world.node(TWO).disk.durable.log_end(), Seq(3));
+    assert!(!world.replica(TWO).expect("active").view().withholds);
+}
+
+#[test]
+fn an_idle_leader_comes_back_in_its_epoch_only_in_the_same_process() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    for _ in 0..20 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    world.settle();
+    for node in [ONE, TWO, THREE] {
+        world.evict(node);
+        assert!(world.replica(node).is_none(), "{node} is idle and was told so");
+    }
+    world.activate(ONE);
+    world.settle();
+    assert_eq!(world.leader(), Some(ONE));
+    assert_eq!(world.slot.meta.leader_epoch, LeaderEpoch(1));
+    world.append(ONE, 1);
+    world.settle();
+    assert_eq!(world.checker.committed_end(), Seq(3));
+}
+
+#[test]
+fn an_idle_channel_wants_no_timer_once_it_may_go() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    for _ in 0..20 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    for node in [ONE, TWO, THREE] {
+        assert_eq!(
+            world.replica(node).expect("active").next_deadline(),
+            None,
+            "{node}"
+        );
+    }
+}
+
+#[test]
+fn damaged_records_are_fetched_again_under_a_new_epoch() {
+    let mut world = world(3, 3, 2);
+    for _ in 0..4 {
+        world.append(ONE, 3);
+        world.settle();
+    }
+    world.damage(TWO, Seq(3));
+    world.read_as_client(TWO, Seq(2));
+    world.settle();
+    let damaged = world
+        .told
+        .iter()
+        .any(|(node, output)| *node == TWO && matches!(output, Output::Damaged { .. }));
+    assert!(damaged);
+    assert!(world.replica(TWO).expect("active").view().withholds);
+    world.append(ONE, 1);
+    world.settle();
+    assert_eq!(world.checker.committed_end(), Seq(13), "the others go on");
+    world.slot.grant(ONE);
+    world.tell_all();
+    for _ in 0..10 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.leader(), Some(ONE));
+    world.check_end();
+    assert_eq!(world.checker.violation, None);
+    assert!(!world.replica(TWO).expect("active").view().withholds);
+}
+
+#[test]
+fn cursors_reach_every_replica_and_survive_a_failover() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    world.settle();
+    world.cursor(ONE, 2);
+    world.cursor(ONE, 1);
+    for _ in 0..6 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    for node in [ONE, TWO, THREE] {
+        let value = world.replica(node).expect("active").cursor(b"delivery").cloned();
+        assert_eq!(value.as_deref(), Some(&2u64.to_be_bytes()[..]), "{node}");
+    }
+    world.crash(ONE);
+    world.slot.grant(TWO);
+    world.tell_all();
+    world.settle();
+    assert_eq!(world.leader(), Some(TWO));
+    let view = world.replica(TWO).expect("active").role_view();
+    assert_eq!(view, RoleView::Leading(LeaderEpoch(2)));
+}
