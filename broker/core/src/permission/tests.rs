@@ -78,178 +78,160 @@ fn send_with(allowlist: bool, sync_once: bool, kind: u8, id: &str, world: &[&str
     }
 }
 
+/// What is tried: kind and id, the world, and the code.
+type SendRow = (&'static str, u8, &'static str, &'static [&'static str], u8);
+
+/// Steps 1 and 2: system senders meet the disband check only; a send ban comes before everything of the channel.
+const SENDERS: &[SendRow] = &[
+    ("system sender", 2, "g", &["system:u1"], OK),
+    (
+        "system sender, banned",
+        2,
+        "g",
+        &["system:u1", "flag:2/g:ban"],
+        OK,
+    ),
+    (
+        "system sender, send ban",
+        2,
+        "g",
+        &["system:u1", "flag:1/u1:send_ban"],
+        OK,
+    ),
+    (
+        "system sender, disbanded",
+        2,
+        "g",
+        &["system:u1", "flag:2/g:disband"],
+        24,
+    ),
+    (
+        "send ban",
+        2,
+        "g",
+        &["member:2/g:u1", "flag:1/u1:send_ban", "flag:2/g:disband"],
+        25,
+    ),
+    ("send ban to a person", 1, "u2", &["flag:1/u1:send_ban"], 25),
+];
+
+const PERSONS: &[SendRow] = &[
+    ("person", 1, "u2", &[], OK),
+    ("person by canonical id", 1, "u2@u1", &[], OK),
+    ("person, disbanded", 1, "u2", &["flag:1/u2@u1:disband"], 24),
+    ("person, denied", 1, "u2", &["deny:1/u2:u1"], 4),
+    ("person, own denylist", 1, "u2", &["deny:1/u1:u2"], OK),
+    (
+        "person, denied but system",
+        1,
+        "u2",
+        &["deny:1/u2:u1", "system:u2"],
+        OK,
+    ),
+    (
+        "built-in system user",
+        1,
+        "____system",
+        &["deny:1/____system:u1"],
+        OK,
+    ),
+    (
+        "person, disbanded system",
+        1,
+        "u2",
+        &["flag:1/u2@u1:disband", "system:u2"],
+        24,
+    ),
+];
+
+const GROUPS: &[SendRow] = &[
+    ("group", 2, "g", &["row:2/g", "member:2/g:u1"], OK),
+    ("no row", 2, "g", &["member:2/g:u1"], 5),
+    (
+        "ban before disband",
+        2,
+        "g",
+        &["flag:2/g:ban", "flag:2/g:disband", "member:2/g:u1"],
+        19,
+    ),
+    (
+        "disband before deny",
+        2,
+        "g",
+        &["flag:2/g:disband", "deny:2/g:u1", "member:2/g:u1"],
+        24,
+    ),
+    ("deny before member", 2, "g", &["row:2/g", "deny:2/g:u1"], 4),
+    ("member before allowlist", 2, "g", &["row:2/g", "allow:2/g:u2"], 3),
+    (
+        "not in allowlist",
+        2,
+        "g",
+        &["row:2/g", "member:2/g:u1", "allow:2/g:u2"],
+        13,
+    ),
+    (
+        "in allowlist",
+        2,
+        "g",
+        &["row:2/g", "member:2/g:u1", "allow:2/g:u1", "allow:2/g:u2"],
+        OK,
+    ),
+    ("community", 4, "g", &["row:4/g", "member:4/g:u1"], OK),
+    ("community, stranger", 4, "g", &["row:4/g"], 3),
+    ("community topic, no row", 5, "g", &[], 5),
+];
+
+const SIDES_AND_VISITORS: &[SendRow] = &[
+    ("agent", 11, "bot", &[], OK),
+    ("agent, of others", 11, "u2@bot", &[], 11),
+    ("agent, disbanded", 11, "bot", &["flag:11/u1@bot:disband"], 24),
+    ("visitor", 10, "u1", &[], OK),
+    ("visitor, disbanded", 10, "u1", &["flag:10/u1:disband"], 24),
+    ("visitors, staff", 10, "v", &["row:3/v", "member:3/v:u1"], OK),
+    ("visitors, stranger", 10, "v", &["row:3/v"], 3),
+    (
+        "visitors, denied staff",
+        10,
+        "v",
+        &["row:3/v", "member:3/v:u1", "deny:3/v:u1"],
+        4,
+    ),
+    ("visitors, no list", 10, "v", &["row:10/v", "member:10/v:u1"], 5),
+];
+
+/// Kinds whose members are not stored want an explicit channel and heed its lists; others have no rule and no entry.
+const OTHERS: &[SendRow] = &[
+    ("customer service", 3, "c", &["row:3/c"], OK),
+    ("customer service, no row", 3, "c", &[], 5),
+    ("info, disbanded", 6, "c", &["flag:6/c:disband"], 24),
+    ("live, denied", 9, "c", &["row:9/c", "deny:9/c:u1"], 4),
+    ("data, not in allowlist", 7, "c", &["row:7/c", "allow:7/c:u2"], 13),
+    ("data, banned", 7, "c", &["flag:7/c:ban"], 19),
+    ("temporary", 8, "c", &["row:8/c", "member:8/c:u1"], 23),
+    ("agent group", 12, "c", &["row:12/c", "member:12/c:u1"], 23),
+    ("internal", 99, "c", &["system:u1"], 23),
+    ("unknown kind", 200, "c", &["system:u1"], 23),
+    ("empty", 2, "", &["system:u1"], 16),
+    ("person of others", 1, "u2@u3", &["system:u1"], 16),
+    ("malformed person", 1, "u1@u2@u3", &[], 16),
+    ("reserved", 2, "__wk_internal_system_uids__", &["system:u1"], 16),
+];
+
 #[test]
 fn every_row_of_the_send_order() {
-    let group: &[&str] = &["row:2/g", "member:2/g:u1"];
-    let with = |more: &[&'static str]| [group, more].concat();
-    let rows: Vec<(&str, u8, &str, Vec<&str>, u8)> = vec![
-        // 1. A system sender meets the disband check only.
-        ("system sender", 2, "g", vec!["system:u1"], OK),
-        (
-            "system sender, banned",
-            2,
-            "g",
-            vec!["system:u1", "flag:2/g:ban"],
-            OK,
-        ),
-        (
-            "system sender, send ban",
-            2,
-            "g",
-            vec!["system:u1", "flag:1/u1:send_ban"],
-            OK,
-        ),
-        (
-            "system sender, disbanded",
-            2,
-            "g",
-            vec!["system:u1", "flag:2/g:disband"],
-            24,
-        ),
-        // 2. Send ban comes before everything of the channel.
-        (
-            "send ban",
-            2,
-            "g",
-            with(&["flag:1/u1:send_ban", "flag:2/g:disband"]),
-            25,
-        ),
-        ("send ban to a person", 1, "u2", vec!["flag:1/u1:send_ban"], 25),
-        // 4. Person.
-        ("person", 1, "u2", vec![], OK),
-        ("person by canonical id", 1, "u2@u1", vec![], OK),
-        ("person, disbanded", 1, "u2", vec!["flag:1/u2@u1:disband"], 24),
-        ("person, denied", 1, "u2", vec!["deny:1/u2:u1"], 4),
-        ("person, own denylist", 1, "u2", vec!["deny:1/u1:u2"], OK),
-        (
-            "person, denied but system",
-            1,
-            "u2",
-            vec!["deny:1/u2:u1", "system:u2"],
-            OK,
-        ),
-        (
-            "person, built-in system",
-            1,
-            "____system",
-            vec!["deny:1/____system:u1"],
-            OK,
-        ),
-        (
-            "person, disbanded system",
-            1,
-            "u2",
-            vec!["flag:1/u2@u1:disband", "system:u2"],
-            24,
-        ),
-        // Group.
-        ("group", 2, "g", group.to_vec(), OK),
-        ("group, no row", 2, "g", vec!["member:2/g:u1"], 5),
-        (
-            "group, ban before disband",
-            2,
-            "g",
-            with(&["flag:2/g:ban", "flag:2/g:disband"]),
-            19,
-        ),
-        (
-            "group, disband before deny",
-            2,
-            "g",
-            with(&["flag:2/g:disband", "deny:2/g:u1"]),
-            24,
-        ),
-        (
-            "group, deny before member",
-            2,
-            "g",
-            vec!["row:2/g", "deny:2/g:u1"],
-            4,
-        ),
-        (
-            "group, member before allow",
-            2,
-            "g",
-            vec!["row:2/g", "allow:2/g:u2"],
-            3,
-        ),
-        ("group, not in allowlist", 2, "g", with(&["allow:2/g:u2"]), 13),
-        (
-            "group, in allowlist",
-            2,
-            "g",
-            with(&["allow:2/g:u1", "allow:2/g:u2"]),
-            OK,
-        ),
-        // Communities are groups.
-        ("community", 4, "g", vec!["row:4/g", "member:4/g:u1"], OK),
-        ("community, stranger", 4, "g", vec!["row:4/g"], 3),
-        ("community topic, no row", 5, "g", vec![], 5),
-        // Agent.
-        ("agent", 11, "bot", vec![], OK),
-        ("agent, of others", 11, "u2@bot", vec![], 11),
-        ("agent, disbanded", 11, "bot", vec!["flag:11/u1@bot:disband"], 24),
-        // Visitors.
-        ("visitor", 10, "u1", vec![], OK),
-        ("visitor, disbanded", 10, "u1", vec!["flag:10/u1:disband"], 24),
-        ("visitors, staff", 10, "v", vec!["row:3/v", "member:3/v:u1"], OK),
-        ("visitors, stranger", 10, "v", vec!["row:3/v"], 3),
-        (
-            "visitors, denied staff",
-            10,
-            "v",
-            vec!["row:3/v", "member:3/v:u1", "deny:3/v:u1"],
-            4,
-        ),
-        (
-            "visitors, no list",
-            10,
-            "v",
-            vec!["row:10/v", "member:10/v:u1"],
-            5,
-        ),
-        // Kinds whose members are not stored: an explicit channel and its lists, never everyone.
-        ("customer service", 3, "c", vec!["row:3/c"], OK),
-        ("customer service, no row", 3, "c", vec![], 5),
-        ("info, disbanded", 6, "c", vec!["flag:6/c:disband"], 24),
-        ("live, denied", 9, "c", vec!["row:9/c", "deny:9/c:u1"], 4),
-        (
-            "data, not in allowlist",
-            7,
-            "c",
-            vec!["row:7/c", "allow:7/c:u2"],
-            13,
-        ),
-        ("data, banned", 7, "c", vec!["flag:7/c:ban"], 19),
-        // No rule, no entry.
-        ("temporary", 8, "c", vec!["row:8/c", "member:8/c:u1"], 23),
-        ("agent group", 12, "c", vec!["row:12/c", "member:12/c:u1"], 23),
-        ("internal", 99, "c", vec!["system:u1"], 23),
-        ("unknown kind", 200, "c", vec!["system:u1"], 23),
-        // Ids.
-        ("empty", 2, "", vec!["system:u1"], 16),
-        ("person of others", 1, "u2@u3", vec!["system:u1"], 16),
-        ("malformed person", 1, "u1@u2@u3", vec![], 16),
-        (
-            "reserved",
-            2,
-            "__wk_internal_system_uids__",
-            vec!["system:u1"],
-            16,
-        ),
-    ];
-    for (what, kind, id, world, expected) in rows {
-        assert_eq!(send_with(false, false, kind, id, &world), expected, "{what}");
+    for (what, kind, id, world, expected) in [SENDERS, PERSONS, GROUPS, SIDES_AND_VISITORS, OTHERS].concat() {
+        assert_eq!(send_with(false, false, kind, id, world), expected, "{what}");
         // A command message is judged by its source, whether asked for by flag or by id.
         assert_eq!(
-            send_with(false, true, kind, id, &world),
+            send_with(false, true, kind, id, world),
             expected,
             "{what}, command"
         );
         if !id.is_empty() {
             let command = format!("{id}____cmd");
             assert_eq!(
-                send_with(false, false, kind, &command, &world),
+                send_with(false, false, kind, &command, world),
                 expected,
                 "{what}, command id"
             );
