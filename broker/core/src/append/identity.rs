@@ -97,6 +97,12 @@ impl Authority {
                 };
                 self.is_known(id, key.digest, placed);
             }
+            Checked::Removed { log_start } => {
+                if let Some(leading) = &mut self.leading {
+                    leading.log_start = leading.log_start.max(log_start);
+                }
+                self.check_next(id, candidates, out);
+            }
             // The row outlived its record: another one stands there, or none.
             Checked::Record(_) | Checked::Missing => {
                 candidates.pop_front();

@@ -192,6 +192,11 @@ pub enum Checked {
     Record(Record),
     /// Nothing: the position is beyond the log's end.
     Missing,
+    /// Retention removed it: the position is below this log start.
+    Removed {
+        /// First position kept.
+        log_start: Seq,
+    },
     /// It could not be read now; the send is refused as worth a retry (SF-4).
     Failed,
 }

@@ -380,6 +380,21 @@ fn a_lookup_that_fails_is_worth_a_retry_and_leaves_no_claim() {
     assert_eq!(world.authority.claimed(), 0);
 }
 
+/// Retention may pass a record between the question and its answer.
+#[test]
+fn a_record_that_retention_took_meanwhile_is_still_known() {
+    let mut world = World::new();
+    world.commit(9);
+    let known = draft("a", "x");
+    let record = world.store_row(&known, 5, WALL_MS);
+    let token = check(&world.submit(1, vec![known.clone()]), 5);
+    let checked = Checked::Removed { log_start: Seq(6) };
+    let out = world.input(0, Input::RecordChecked { token, checked });
+    assert_eq!(out, vec![reply(1, &[of_record(&record)])]);
+    let again = reply(2, &[of_record(&record)]);
+    assert_eq!(world.submit(2, vec![known]), vec![again], "the log start is known now");
+}
+
 #[test]
 fn below_the_log_start_the_row_alone_answers() {
     let mut world = World::new();

@@ -136,6 +136,9 @@ impl Walk {
             }
             19 if self.committed > 2 && !self.stale_rows && self.chance.one_in(4) => {
                 self.log_start = self.log_start.max(self.chance.below(self.committed) + 1);
+                if self.chance.one_in(2) {
+                    return Ok(());
+                }
                 self.input(Input::LogStart(seq(self.log_start)))
             }
             _ => Ok(()),
@@ -223,6 +226,9 @@ impl Walk {
         let (token, at) = self.checks.remove(self.chance.below(self.checks.len()));
         let checked = match self.log.get(index(at)) {
             _ if self.chance.one_in(10) => Checked::Failed,
+            _ if index(at) + 1 < self.log_start => Checked::Removed {
+                log_start: seq(self.log_start),
+            },
             Some((record, _)) => Checked::Record(record.clone()),
             None => Checked::Missing,
         };

@@ -43,6 +43,8 @@ pub(super) struct Active {
     pub(super) cursors: cursors::Cursors,
     pub(super) leading: Option<LeaderEpoch>,
     pub(super) committed: Seq,
+    /// First kept position, as the machines that follow the log know it.
+    pub(super) log_start: Seq,
     /// Who waits for a submission.
     pub(super) submits: BTreeMap<Token, ReplyTo>,
     pub(super) reads: BTreeMap<Token, super::reads::Purpose>,
@@ -188,6 +190,7 @@ impl Shard {
             cursors: cursors::Cursors::new(channel.clone(), limits, first),
             leading: None,
             committed: Seq(0),
+            log_start: Seq(0),
             submits: BTreeMap::new(),
             reads: BTreeMap::new(),
             delivery_busy: false,
@@ -233,8 +236,22 @@ impl Shard {
         let mut outputs = Vec::new();
         active.replica.handle(turn.now, input, &turn.rows, &mut outputs)?;
         self.replica_outputs(turn, channel, outputs);
+        self.note_log_start(channel);
         self.note_deadline(channel);
         Ok(())
+    }
+
+    /// Retention moved the log start: keys and cursors below it are judged without their records (AP-2, CH-14).
+    fn note_log_start(&mut self, channel: &ChannelKey) {
+        let Some(active) = self.active(channel) else { return };
+        let log_start = active.replica.log_start();
+        if active.leading.is_none() || active.log_start == log_start {
+            return;
+        }
+        active.log_start = log_start;
+        self.to_authority(channel, append::Input::LogStart(log_start));
+        let input = cursors::Input::LogStart(log_start);
+        self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
     }
 
     /// Executes a replica's outputs.

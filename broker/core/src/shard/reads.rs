@@ -125,6 +125,8 @@ impl Shard {
             Some(Purpose::Check { token, seq }) => {
                 let checked = if reply.failed {
                     Checked::Failed
+                } else if seq < reply.log_start {
+                    Checked::Removed { log_start: reply.log_start }
                 } else {
                     reply.records.into_iter().find(|record| record.seq == seq).map_or(Checked::Missing, Checked::Record)
                 };
