@@ -1,0 +1,57 @@
+//! HTTP/1.1 by hand: one request per connection.
+
+use crate::PATIENCE;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The body, or null when it is not JSON.
+    pub body: Value,
+}
+
+/// POSTs JSON to a path.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn post(address: &str, path: &str, body: &Value) -> Result<Response> {
+    let text = body.to_string();
+    request(
+        address,
+        &format!("POST {path} HTTP/1.1\r\nContent-Length: {}\r\n", text.len()),
+        &text,
+    )
+}
+
+/// GETs a path.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn get(address: &str, path: &str) -> Result<Response> {
+    request(address, &format!("GET {path} HTTP/1.1\r\n"), "")
+}
+
+fn request(address: &str, head: &str, body: &str) -> Result<Response> {
+    let mut stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "{head}Host: {address}\r\nConnection: close\r\n\r\n{body}")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .context("an answer without an end of its head")?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse().ok())
+        .context("an answer without a status")?;
+    Ok(Response {
+        status,
+        body: serde_json::from_str(body).unwrap_or(Value::Null),
+    })
+}

@@ -1,0 +1,17 @@
+//! What the end-to-end tests stand on: a node as a process, clients as processes, and HTTP by hand.
+//!
+//! Nothing here links the broker: the tests see what a user sees. `cargo xtask test` builds the binary and installs the
+//! JavaScript packages before it runs them.
+
+mod client;
+mod http;
+mod node;
+
+pub use client::Client;
+pub use http::{Response, get, post};
+pub use node::Node;
+
+use std::time::Duration;
+
+/// How long anything may take before a test fails: generous, since it is never waited for when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(60);

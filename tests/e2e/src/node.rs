@@ -1,0 +1,140 @@
+//! A node: the real binary in a process of its own, with a data directory of its own.
+
+use crate::PATIENCE;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A running node. It is killed when it is dropped.
+#[derive(Debug)]
+pub struct Node {
+    child: Child,
+    data: TempDir,
+    arguments: Vec<String>,
+    ready: Value,
+}
+
+impl Node {
+    /// Starts a development node on free ports and waits until it is ready. Further arguments go to `penstock serve`.
+    ///
+    /// # Errors
+    /// When the binary is missing or the node does not become ready.
+    pub fn start(arguments: &[&str]) -> Result<Self> {
+        let data = tempfile::tempdir().context("a data directory")?;
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let (child, ready) = launch(data.path(), &arguments)?;
+        Ok(Self {
+            child,
+            data,
+            arguments,
+            ready,
+        })
+    }
+
+    /// Where it listens for WebSockets.
+    pub fn websocket(&self) -> &str {
+        self.ready["ws"].as_str().unwrap_or_default()
+    }
+
+    /// Host and port of its HTTP API.
+    pub fn http(&self) -> &str {
+        self.ready["http"]
+            .as_str()
+            .unwrap_or_default()
+            .trim_start_matches("http://")
+    }
+
+    /// Kills it without warning and starts it again on the same data; it gets new ports.
+    ///
+    /// # Errors
+    /// When it does not become ready again.
+    pub fn kill_and_restart(&mut self) -> Result<()> {
+        self.child.kill().context("the node cannot be killed")?;
+        self.child.wait().context("the node cannot be waited for")?;
+        (self.child, self.ready) = launch(self.data.path(), &self.arguments)?;
+        Ok(())
+    }
+
+    /// Asks it to end, as a service manager does, and waits for that.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn terminate(&mut self) -> Result<ExitStatus> {
+        let id = self.child.id();
+        Command::new("sh")
+            .args(["-c", &format!("kill -TERM {id}")])
+            .status()
+            .context("kill")?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().context("the node cannot be waited for")? {
+                return Ok(status);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        bail!("the node did not end within {PATIENCE:?} of SIGTERM")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn launch(data: &Path, arguments: &[String]) -> Result<(Child, Value)> {
+    let binary = binary()?;
+    let ports = ["gateway.tcp_listen", "gateway.ws_listen", "http.listen"];
+    let mut child = Command::new(&binary)
+        .args(["serve", "--dev", "--data-dir"])
+        .arg(data)
+        .args(
+            ports
+                .iter()
+                .flat_map(|key| ["--set".to_owned(), format!("{key}=\"127.0.0.1:0\"")]),
+        )
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{} cannot be started", binary.display()))?;
+    let output = child.stdout.take().context("standard output")?;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        let _nobody_waits = sender.send(read.map(|_| line));
+    });
+    let line = receiver
+        .recv_timeout(PATIENCE)
+        .context("the node printed no ready line")??;
+    match serde_json::from_str::<Value>(&line) {
+        Ok(ready) if ready["ready"] == true => Ok((child, ready)),
+        _ => {
+            let _ended_already = child.kill();
+            bail!("not a ready line: {line:?}; the node's log is above")
+        }
+    }
+}
+
+/// The binary stands in the folder above the one that this test runs from.
+fn binary() -> Result<PathBuf> {
+    let test = env::current_exe().context("the path of this test")?;
+    let folder = test.ancestors().nth(2).context("the target folder")?;
+    let binary = folder.join("penstock");
+    if !binary.is_file() {
+        bail!(
+            "{} is missing; build it first: cargo build -p penstock",
+            binary.display()
+        );
+    }
+    Ok(binary)
+}
