@@ -77,7 +77,11 @@ impl Replica {
     /// All consumers' positions, as far as this replica knows.
     #[must_use]
     pub fn all_cursors(&self) -> Cursors {
-        self.cursors.positions.iter().map(|(consumer, position)| (consumer.clone(), position.value.clone())).collect()
+        self.cursors
+            .positions
+            .iter()
+            .map(|(consumer, position)| (consumer.clone(), position.value.clone()))
+            .collect()
     }
 
     pub(super) fn on_cursor(&mut self, consumer: &Bytes, value: &Bytes, turn: &Turn<'_>) {

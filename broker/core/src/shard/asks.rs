@@ -50,31 +50,53 @@ impl Shard {
     /// Starts a request.
     pub(super) fn begin_ask(&mut self, turn: &mut Turn<'_>, ask: Token, request: Ask) {
         match request {
-            Ask::SetToken { uid, token, flag, level } => self.set_token(turn, ask, &uid, &token, (flag, level)),
+            Ask::SetToken {
+                uid,
+                token,
+                flag,
+                level,
+            } => self.set_token(turn, ask, &uid, &token, (flag, level)),
             Ask::DeviceQuit { uid, flag } => self.device_quit(turn, ask, uid, flag),
             Ask::SystemUids => self.read_list(turn, ask, ListJob::system_uids()),
             Ask::ChangeSystemUids { uids, add } => {
                 let wall = turn.now.wall_ms;
                 let commands = uids
                     .chunks(command::UIDS_MAX)
-                    .map(|chunk| (slot::keys::system_uids_slot(), command::change_system_uids(wall, chunk, add)))
+                    .map(|chunk| {
+                        (
+                            slot::keys::system_uids_slot(),
+                            command::change_system_uids(wall, chunk, add),
+                        )
+                    })
                     .collect();
                 self.run_commands(turn, ask, commands);
             }
-            Ask::PutChannel { channel_id, kind, flags, reset, subscribers } => {
-                match channel_of(&channel_id, kind) {
-                    Err(failure) => answer(turn, ask, Answer::Failed(failure)),
-                    Ok(_) if kind == ChannelKind::PERSON && !subscribers.is_empty() => {
-                        let text = "a person channel has no subscribers: leave `subscribers` empty".to_owned();
-                        answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
-                    }
-                    Ok(channel) => {
-                        let first = command::put_channel(turn.now.wall_ms, &channel, flags);
-                        let change = if reset { ListChange::Set(subscribers) } else { ListChange::Add(subscribers) };
-                        self.change_list(turn, ask, ListJob::change(channel, List::Subscribers, change).after(first));
-                    }
+            Ask::PutChannel {
+                channel_id,
+                kind,
+                flags,
+                reset,
+                subscribers,
+            } => match channel_of(&channel_id, kind) {
+                Err(failure) => answer(turn, ask, Answer::Failed(failure)),
+                Ok(_) if kind == ChannelKind::PERSON && !subscribers.is_empty() => {
+                    let text = "a person channel has no subscribers: leave `subscribers` empty".to_owned();
+                    answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
                 }
-            }
+                Ok(channel) => {
+                    let first = command::put_channel(turn.now.wall_ms, &channel, flags);
+                    let change = if reset {
+                        ListChange::Set(subscribers)
+                    } else {
+                        ListChange::Add(subscribers)
+                    };
+                    self.change_list(
+                        turn,
+                        ask,
+                        ListJob::change(channel, List::Subscribers, change).after(first),
+                    );
+                }
+            },
             Ask::DeleteChannel { channel_id, kind } => match channel_of(&channel_id, kind) {
                 Err(failure) => answer(turn, ask, Answer::Failed(failure)),
                 Ok(_) if kind == ChannelKind::PERSON => {
@@ -86,16 +108,30 @@ impl Shard {
                     self.run_commands(turn, ask, VecDeque::from([(channel.slot(), disband)]));
                 }
             },
-            Ask::ChangeList { channel_id, kind, list, change } => match channel_of(&channel_id, kind) {
+            Ask::ChangeList {
+                channel_id,
+                kind,
+                list,
+                change,
+            } => match channel_of(&channel_id, kind) {
                 Err(failure) => answer(turn, ask, Answer::Failed(failure)),
                 Ok(channel) => self.change_list(turn, ask, ListJob::change(channel, list, change)),
             },
-            Ask::ReadList { channel_id, kind, list } => match channel_of(&channel_id, kind) {
+            Ask::ReadList {
+                channel_id,
+                kind,
+                list,
+            } => match channel_of(&channel_id, kind) {
                 Err(failure) => answer(turn, ask, Answer::Failed(failure)),
                 Ok(channel) => self.read_list(turn, ask, ListJob::read(channel, list)),
             },
             Ask::Send(send) => self.send_from_ask(turn, ask, *send),
-            Ask::SendOutcome { channel_id, kind, from_uid, client_msg_no } => {
+            Ask::SendOutcome {
+                channel_id,
+                kind,
+                from_uid,
+                client_msg_no,
+            } => {
                 self.ask_outcome(turn, ask, &channel_id, kind, (from_uid, client_msg_no));
             }
             Ask::History(query) => self.ask_history(turn, ask, query),
@@ -124,7 +160,11 @@ impl Shard {
             return answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
         }
         if token.0.is_empty() {
-            return answer(turn, ask, Answer::Failed(Failure::Invalid("`token` is empty".to_owned())));
+            return answer(
+                turn,
+                ask,
+                Answer::Failed(Failure::Invalid("`token` is empty".to_owned())),
+            );
         }
         let hash: [u8; 32] = Sha256::digest(token.0.as_bytes()).into();
         let put = command::put_user_token(turn.now.wall_ms, uid, flag, hash, level);
@@ -140,15 +180,30 @@ impl Shard {
     }
 
     /// Runs commands one after the other; done when all are committed.
-    pub(super) fn run_commands(&mut self, turn: &mut Turn<'_>, ask: Token, mut commands: VecDeque<(SlotId, Bytes)>) {
-        let Some((slot, first)) = commands.pop_front() else { return answer(turn, ask, Answer::Done) };
+    pub(super) fn run_commands(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ask: Token,
+        mut commands: VecDeque<(SlotId, Bytes)>,
+    ) {
+        let Some((slot, first)) = commands.pop_front() else {
+            return answer(turn, ask, Answer::Done);
+        };
         self.keep_ask(turn, ask, Job::Commands(commands));
         self.propose_for(turn, ask, slot, first);
     }
 
     pub(super) fn propose_for(&mut self, turn: &mut Turn<'_>, ask: Token, slot: SlotId, command: Bytes) {
         let group = self.directory.group_of(slot);
-        self.call(turn, Request::Propose { group, lane: Lane::Ordinary, command }, Then::Ask { ask });
+        self.call(
+            turn,
+            Request::Propose {
+                group,
+                lane: Lane::Ordinary,
+                command,
+            },
+            Then::Ask { ask },
+        );
     }
 
     fn send_from_ask(&mut self, turn: &mut Turn<'_>, ask: Token, send: SendAsk) {
@@ -166,7 +221,9 @@ impl Shard {
     /// A step of a request is answered, or not within its deadline.
     pub(super) fn on_ask_reply(&mut self, turn: &mut Turn<'_>, ask: Token, reply: Option<Reply>) {
         let Some(job) = self.asks.remove(ask) else { return };
-        let Some(reply) = reply else { return answer(turn, ask, Answer::Failed(Failure::Timeout)) };
+        let Some(reply) = reply else {
+            return answer(turn, ask, Answer::Failed(Failure::Timeout));
+        };
         if let Some(failure) = failure_of(&reply) {
             return answer(turn, ask, Answer::Failed(failure));
         }
@@ -179,10 +236,26 @@ impl Shard {
             Job::List(job) => self.on_list_reply(turn, ask, job, reply),
             Job::Online(_) => {}
             Job::History => match reply {
-                Reply::History { messages, more, gap_until } => {
-                    answer(turn, ask, Answer::Messages { messages, more, gap_until });
+                Reply::History {
+                    messages,
+                    more,
+                    gap_until,
+                } => {
+                    answer(
+                        turn,
+                        ask,
+                        Answer::Messages {
+                            messages,
+                            more,
+                            gap_until,
+                        },
+                    );
                 }
-                _ => answer(turn, ask, Answer::Failed(Failure::Unavailable("no answer of the channel".to_owned()))),
+                _ => answer(
+                    turn,
+                    ask,
+                    Answer::Failed(Failure::Unavailable("no answer of the channel".to_owned())),
+                ),
             },
             Job::SendOutcome => match reply {
                 Reply::SendOutcome(Some(outcome)) => answer(turn, ask, Answer::Sent(outcome)),
@@ -196,7 +269,11 @@ impl Shard {
         let nodes: BTreeSet<_> = self.liveness.nodes().map(|(node, _, _)| node).collect();
         for node in nodes {
             for shard in 0..LANES {
-                let message = Peer::KickUser { shard, uid: uid.clone(), flag };
+                let message = Peer::KickUser {
+                    shard,
+                    uid: uid.clone(),
+                    flag,
+                };
                 turn.out.push(Effect::Send { to: node, message });
             }
         }
@@ -220,10 +297,15 @@ pub(super) fn answer(turn: &mut Turn<'_>, token: Token, answer: Answer) {
 /// The channel of a management request: the id as given, within the rules.
 fn channel_of(id: &str, kind: ChannelKind) -> Result<ChannelKey, Failure> {
     if kind.0 == 0 || kind == ChannelKind::INTERNAL {
-        return Err(Failure::Invalid(format!("`channel_type` {} is not a channel type", kind.0)));
+        return Err(Failure::Invalid(format!(
+            "`channel_type` {} is not a channel type",
+            kind.0
+        )));
     }
     if channel_id::check_channel(id).is_err() || channel_id::is_reserved(id) {
-        return Err(Failure::Invalid("`channel_id` is empty, reserved, or has one of # @".to_owned()));
+        return Err(Failure::Invalid(
+            "`channel_id` is empty, reserved, or has one of # @".to_owned(),
+        ));
     }
     Ok(ChannelKey::new(id, kind))
 }
@@ -245,9 +327,11 @@ fn failure_of(reply: &Reply) -> Option<Failure> {
         Rejection::Conflict | Rejection::Fenced => {
             Failure::Unavailable("changed by someone else at the same time".to_owned())
         }
-        Rejection::Malformed | Rejection::WrongSlot | Rejection::TooMany | Rejection::Rule | Rejection::Exhausted => {
-            Failure::Invalid(format!("refused by the metadata rules ({rejection:?})"))
-        }
+        Rejection::Malformed
+        | Rejection::WrongSlot
+        | Rejection::TooMany
+        | Rejection::Rule
+        | Rejection::Exhausted => Failure::Invalid(format!("refused by the metadata rules ({rejection:?})")),
     })
 }
 
@@ -261,6 +345,8 @@ fn unproposed(error: &slot::ProposeError) -> Failure {
         slot::ProposeError::NotLeader { .. } | slot::ProposeError::Refused => {
             Failure::Unavailable("no leader is known now".to_owned())
         }
-        slot::ProposeError::Stopped => Failure::Unavailable("the metadata group has stopped: see the log".to_owned()),
+        slot::ProposeError::Stopped => {
+            Failure::Unavailable("the metadata group has stopped: see the log".to_owned())
+        }
     }
 }

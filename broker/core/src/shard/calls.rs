@@ -102,7 +102,14 @@ impl Shard {
         };
         let deadline = turn.now.after(patience);
         let token = self.next_token();
-        let call = Call { request, then, deadline, wake: deadline, tries: 0, state: State::Backoff };
+        let call = Call {
+            request,
+            then,
+            deadline,
+            wake: deadline,
+            tries: 0,
+            state: State::Backoff,
+        };
         self.attempt(turn, token, call);
     }
 
@@ -121,14 +128,20 @@ impl Shard {
                 }
             }
         };
-        let Some(node) = node else { return self.back_off(turn, token, call) };
+        let Some(node) = node else {
+            return self.back_off(turn, token, call);
+        };
         call.state = State::Asked(node);
         call.wake = if is_repeatable(&call.request) {
             call.deadline.min(turn.now.after(TRY_TIMEOUT))
         } else {
             call.deadline
         };
-        let message = Peer::Request { reply_to: self.config.shard, token, request: call.request.clone() };
+        let message = Peer::Request {
+            reply_to: self.config.shard,
+            token,
+            request: call.request.clone(),
+        };
         self.calls.insert(token, call);
         turn.out.push(Effect::Send { to: node, message });
     }
@@ -141,7 +154,14 @@ impl Shard {
         waiting.push(token);
         if waiting.len() == 1 {
             let group = self.directory.group_of(channel.slot());
-            self.call(turn, Request::Resolve { group, channel: channel.clone() }, Then::Resolved { channel });
+            self.call(
+                turn,
+                Request::Resolve {
+                    group,
+                    channel: channel.clone(),
+                },
+                Then::Resolved { channel },
+            );
         }
     }
 
@@ -154,7 +174,9 @@ impl Shard {
     /// A channel's leader is known now, or could not be found: its waiting requests go on or end.
     pub(super) fn on_resolved(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, found: bool) {
         for token in self.calls.resolving.remove(channel).unwrap_or_default() {
-            let Some(call) = self.calls.take(token) else { continue };
+            let Some(call) = self.calls.take(token) else {
+                continue;
+            };
             if found {
                 self.attempt(turn, token, call);
             } else {
@@ -165,7 +187,9 @@ impl Shard {
 
     /// An answer came.
     pub(super) fn on_reply(&mut self, turn: &mut Turn<'_>, from: NodeId, token: Token, reply: Reply) {
-        let Some(call) = self.calls.take(token) else { return };
+        let Some(call) = self.calls.take(token) else {
+            return;
+        };
         if !matches!(call.state, State::Asked(node) if node == from) && !is_repeatable(&call.request) {
             // A late answer of a node that is no longer asked still settles an append: it was asked once.
             return self.settle(turn, call.then, Some(reply));
@@ -177,7 +201,11 @@ impl Shard {
             ) => {
                 let better = hint.is_some_and(|hint| hint != from);
                 self.directory.hint(group, from, *hint);
-                if better && call.tries < 4 { self.attempt(turn, token, call) } else { self.back_off(turn, token, call) }
+                if better && call.tries < 4 {
+                    self.attempt(turn, token, call)
+                } else {
+                    self.back_off(turn, token, call)
+                }
             }
             (Reply::NotLeader { .. } | Reply::Unavailable, Target::Channel(channel)) => {
                 self.directory.forget_channel(channel);
@@ -211,9 +239,21 @@ impl Shard {
 /// Writes the route's fence into a request to a channel leader (CH-4).
 fn stamp(request: &mut Request, route: &super::directory::ChannelRoute) {
     match request {
-        Request::Append { incarnation, leader_epoch, .. }
-        | Request::History { incarnation, leader_epoch, .. }
-        | Request::SendOutcome { incarnation, leader_epoch, .. } => {
+        Request::Append {
+            incarnation,
+            leader_epoch,
+            ..
+        }
+        | Request::History {
+            incarnation,
+            leader_epoch,
+            ..
+        }
+        | Request::SendOutcome {
+            incarnation,
+            leader_epoch,
+            ..
+        } => {
             *incarnation = route.incarnation;
             *leader_epoch = route.leader_epoch;
         }

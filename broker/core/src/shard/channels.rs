@@ -101,24 +101,42 @@ impl Shard {
 
     /// Asks the slot group for the newest metadata, once at a time.
     pub(super) fn want_meta(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
-        let Some(host) = self.channels.get_mut(channel) else { return };
+        let Some(host) = self.channels.get_mut(channel) else {
+            return;
+        };
         if std::mem::replace(&mut host.asking_meta, true) {
             return;
         }
         let group = self.directory.group_of(channel.slot());
-        self.call(turn, Request::Resolve { group, channel: channel.clone() }, Then::Meta { channel: channel.clone() });
+        self.call(
+            turn,
+            Request::Resolve {
+                group,
+                channel: channel.clone(),
+            },
+            Then::Meta {
+                channel: channel.clone(),
+            },
+        );
     }
 
     /// The slot group answered, or not in time.
     pub(super) fn on_meta_answer(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: Option<Reply>) {
-        let Some(host) = self.channels.get_mut(channel) else { return };
+        let Some(host) = self.channels.get_mut(channel) else {
+            return;
+        };
         host.asking_meta = false;
         if let Some(Reply::Resolved(meta)) = reply {
             self.directory.learn_channel(channel, &meta);
             self.apply_meta(turn, channel, meta);
         }
-        let Some(host) = self.channels.get_mut(channel) else { return };
-        let leads = host.active.as_ref().is_some_and(|active| active.leading.is_some());
+        let Some(host) = self.channels.get_mut(channel) else {
+            return;
+        };
+        let leads = host
+            .active
+            .as_ref()
+            .is_some_and(|active| active.leading.is_some());
         if !host.requests.is_empty() && !leads {
             host.wake = Some(turn.now.after(META_RETRY));
             self.note_deadline(channel);
@@ -133,7 +151,11 @@ impl Shard {
             && host.active.is_some()
         {
             let activation = host.activation;
-            self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input: Input::Meta(meta) });
+            self.queue.push_back(Step::Channel {
+                channel: channel.clone(),
+                activation,
+                input: Input::Meta(meta),
+            });
         }
     }
 
@@ -145,9 +167,9 @@ impl Shard {
             self.refuse_requests(turn, channel, &Reply::NotLeader { hint });
             return;
         }
-        let leads = meta.leader.is_some_and(|leader| {
-            leader.node == node && leader.process == self.config.boots.process
-        });
+        let leads = meta
+            .leader
+            .is_some_and(|leader| leader.node == node && leader.process == self.config.boots.process);
         if !leads {
             let hint = meta.leader.map(|leader| leader.node);
             self.refuse_requests(turn, channel, &Reply::NotLeader { hint });
@@ -158,16 +180,28 @@ impl Shard {
             if active.meta.version < meta.version {
                 active.meta = meta.clone();
             }
-            self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input: Input::Meta(meta) });
+            self.queue.push_back(Step::Channel {
+                channel: channel.clone(),
+                activation,
+                input: Input::Meta(meta),
+            });
             return;
         }
         let messages = std::mem::take(&mut host.early_messages);
         let active = Box::new(self.machines(channel, activation, meta));
         self.host(channel).active = Some(active);
-        self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input: Input::Start });
+        self.queue.push_back(Step::Channel {
+            channel: channel.clone(),
+            activation,
+            input: Input::Start,
+        });
         for (from, message) in messages {
             let input = Input::Peer { from, message };
-            self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input });
+            self.queue.push_back(Step::Channel {
+                channel: channel.clone(),
+                activation,
+                input,
+            });
         }
     }
 
@@ -199,13 +233,25 @@ impl Shard {
     }
 
     /// Messages of other replicas: they wake a channel, but carry no authority (CH-10).
-    pub(super) fn on_exchange(&mut self, turn: &mut Turn<'_>, from: NodeId, lane: u16, exchange: channel::Exchange) {
-        let Some(link) = self.links.get_mut(&lane) else { return };
+    pub(super) fn on_exchange(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: NodeId,
+        lane: u16,
+        exchange: channel::Exchange,
+    ) {
+        let Some(link) = self.links.get_mut(&lane) else {
+            return;
+        };
         for (channel, message) in link.receive(turn.now, from, exchange) {
             let host = self.host(&channel);
             let activation = host.activation;
             if host.active.is_some() {
-                self.queue.push_back(Step::Channel { channel, activation, input: Input::Peer { from, message } });
+                self.queue.push_back(Step::Channel {
+                    channel,
+                    activation,
+                    input: Input::Peer { from, message },
+                });
                 continue;
             }
             if host.early_messages.len() >= EARLY_MESSAGES_MAX {
@@ -224,10 +270,16 @@ impl Shard {
         activation: u64,
         input: Input,
     ) -> Result<(), Miss> {
-        let Some(host) = self.channels.get_mut(channel).filter(|host| host.activation == activation) else {
+        let Some(host) = self
+            .channels
+            .get_mut(channel)
+            .filter(|host| host.activation == activation)
+        else {
             return Ok(());
         };
-        let Some(active) = &mut host.active else { return Ok(()) };
+        let Some(active) = &mut host.active else {
+            return Ok(());
+        };
         if let Input::Meta(meta) = &input
             && meta.version > active.meta.version
         {
@@ -255,8 +307,15 @@ impl Shard {
     }
 
     /// Executes a replica's outputs.
-    pub(super) fn replica_outputs(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, outputs: Vec<Output>) {
-        let Some(activation) = self.channels.get(channel).map(|host| host.activation) else { return };
+    pub(super) fn replica_outputs(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        outputs: Vec<Output>,
+    ) {
+        let Some(activation) = self.channels.get(channel).map(|host| host.activation) else {
+            return;
+        };
         for output in outputs {
             match output {
                 Output::Send { to, message } => {
@@ -265,16 +324,26 @@ impl Shard {
                     }
                 }
                 Output::Store { token, writes } => {
-                    let stored = Stored::Channel { channel: channel.clone(), activation, token };
+                    let stored = Stored::Channel {
+                        channel: channel.clone(),
+                        activation,
+                        token,
+                    };
                     let ticket = self.ticket(Instance::Data, stored);
                     turn.store(Instance::Data, ticket, writes);
                 }
                 Output::Read { token, request } => {
-                    let read = self.reading(Reading::Channel { channel: channel.clone(), activation, token });
+                    let read = self.reading(Reading::Channel {
+                        channel: channel.clone(),
+                        activation,
+                        token,
+                    });
                     turn.out.push(Effect::Read { token: read, request });
                 }
                 Output::Ready => {}
-                Output::Appended { token, first } => self.to_authority(channel, append::Input::Appended { token, first }),
+                Output::Appended { token, first } => {
+                    self.to_authority(channel, append::Input::Appended { token, first })
+                }
                 Output::Refused { token, why } => {
                     let reason = super::reads::refusal(why);
                     self.to_authority(channel, append::Input::AppendRefused { token, reason });
@@ -284,7 +353,10 @@ impl Shard {
                 Output::LostLeadership { .. } => self.on_lost(turn, channel),
                 Output::NeedMeta { .. } => self.want_meta(turn, channel),
                 Output::ReadReply { token, reply } => self.on_read_reply(turn, channel, token, reply),
-                Output::Proven { token, high_watermark } => self.on_proven(channel, token, high_watermark),
+                Output::Proven {
+                    token,
+                    high_watermark,
+                } => self.on_proven(channel, token, high_watermark),
                 Output::NotProven { token } => self.on_not_proven(turn, channel, token),
                 Output::CaughtUp { learner, .. } => self.tell_voter_change(turn, channel, Some(learner.node)),
                 Output::VoterChangeDone { .. } => self.tell_voter_change(turn, channel, None),
@@ -300,14 +372,24 @@ impl Shard {
     }
 
     fn tell_voter_change(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, learner: Option<NodeId>) {
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         let leader_epoch = active.meta.leader_epoch;
         let progress = match learner {
             Some(learner) => super::peer::VoterProgress::CaughtUp { learner },
             None => super::peer::VoterProgress::Committed { leader_epoch },
         };
         let group = self.directory.group_of(channel.slot());
-        self.call(turn, Request::VoterChange { group, channel: channel.clone(), progress }, Then::Nothing);
+        self.call(
+            turn,
+            Request::VoterChange {
+                group,
+                channel: channel.clone(),
+                progress,
+            },
+            Then::Nothing,
+        );
     }
 
     /// The machines of an active channel.
@@ -316,33 +398,65 @@ impl Shard {
     }
 
     fn to_authority(&mut self, channel: &ChannelKey, input: append::Input) {
-        self.queue.push_back(Step::Append { channel: channel.clone(), input });
+        self.queue.push_back(Step::Append {
+            channel: channel.clone(),
+            input,
+        });
     }
 
     fn on_committed(&mut self, channel: &ChannelKey, high_watermark: Seq) {
-        let Some(active) = self.active(channel) else { return };
-        let Some(leader_epoch) = active.leading else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
+        let Some(leader_epoch) = active.leading else {
+            return;
+        };
         active.committed = active.committed.max(high_watermark);
         let through = high_watermark;
-        self.to_authority(channel, append::Input::Committed { leader_epoch, through });
+        self.to_authority(
+            channel,
+            append::Input::Committed {
+                leader_epoch,
+                through,
+            },
+        );
         let input = delivery::Input::Committed { through };
-        self.queue.push_back(Step::Delivery { channel: channel.clone(), input });
-        let input = cursors::Input::Committed { leader_epoch, through };
-        self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
+        self.queue.push_back(Step::Delivery {
+            channel: channel.clone(),
+            input,
+        });
+        let input = cursors::Input::Committed {
+            leader_epoch,
+            through,
+        };
+        self.queue.push_back(Step::Cursors {
+            channel: channel.clone(),
+            input,
+        });
     }
 
     fn on_lost(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         active.leading = None;
         self.to_authority(channel, append::Input::Role(Role::Not));
-        self.queue.push_back(Step::Delivery { channel: channel.clone(), input: delivery::Input::Lost });
-        self.queue.push_back(Step::Cursors { channel: channel.clone(), input: cursors::Input::Role(cursors::Role::Not) });
+        self.queue.push_back(Step::Delivery {
+            channel: channel.clone(),
+            input: delivery::Input::Lost,
+        });
+        self.queue.push_back(Step::Cursors {
+            channel: channel.clone(),
+            input: cursors::Input::Role(cursors::Role::Not),
+        });
         self.counters.leaderships_lost += 1;
         self.refuse_requests(turn, channel, &Reply::NotLeader { hint: None });
     }
 
     fn refuse_requests(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: &Reply) {
-        let Some(host) = self.channels.get_mut(channel) else { return };
+        let Some(host) = self.channels.get_mut(channel) else {
+            return;
+        };
         for (reply_to, _) in std::mem::take(&mut host.requests) {
             self.reply(turn, reply_to, reply.clone());
         }
@@ -350,7 +464,9 @@ impl Shard {
 
     /// Requests that waited for leadership go on.
     pub(super) fn resume_requests(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
-        let Some(host) = self.channels.get_mut(channel) else { return };
+        let Some(host) = self.channels.get_mut(channel) else {
+            return;
+        };
         for (reply_to, request) in std::mem::take(&mut host.requests) {
             self.on_channel_request(turn, channel, reply_to, request);
         }
@@ -358,7 +474,9 @@ impl Shard {
 
     /// An idle channel leaves memory (CH-10), unless a machine of it still has work.
     fn evict(&mut self, channel: &ChannelKey) {
-        let Some(host) = self.channels.get(channel) else { return };
+        let Some(host) = self.channels.get(channel) else {
+            return;
+        };
         let idle = host.requests.is_empty()
             && host.active.as_ref().is_some_and(|active| {
                 active.authority.is_idle() && active.delivery.is_idle() && active.cursors.is_idle()
@@ -379,13 +497,23 @@ impl Shard {
 
     /// Keeps the shard's ordered deadlines in step with the channel's machines.
     pub(super) fn note_deadline(&mut self, channel: &ChannelKey) {
-        let Some(host) = self.channels.get(channel) else { return };
+        let Some(host) = self.channels.get(channel) else {
+            return;
+        };
         let next = [
             host.wake,
-            host.active.as_ref().and_then(|active| active.replica.next_deadline()),
-            host.active.as_ref().and_then(|active| active.authority.next_deadline()),
-            host.active.as_ref().and_then(|active| active.delivery.next_deadline()),
-            host.active.as_ref().and_then(|active| active.cursors.next_deadline()),
+            host.active
+                .as_ref()
+                .and_then(|active| active.replica.next_deadline()),
+            host.active
+                .as_ref()
+                .and_then(|active| active.authority.next_deadline()),
+            host.active
+                .as_ref()
+                .and_then(|active| active.delivery.next_deadline()),
+            host.active
+                .as_ref()
+                .and_then(|active| active.cursors.next_deadline()),
         ]
         .into_iter()
         .flatten()
@@ -421,14 +549,22 @@ impl Shard {
 
     fn expire_channel(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
         let now = turn.now;
-        let Some(host) = self.channels.get_mut(channel) else { return };
+        let Some(host) = self.channels.get_mut(channel) else {
+            return;
+        };
         if host.wake.is_some_and(|at| at <= now.monotonic) {
             host.wake = None;
             if !host.requests.is_empty() {
                 self.want_meta(turn, channel);
             }
         }
-        let Some(active) = self.channels.get_mut(channel).and_then(|host| host.active.as_deref_mut()) else { return };
+        let Some(active) = self
+            .channels
+            .get_mut(channel)
+            .and_then(|host| host.active.as_deref_mut())
+        else {
+            return;
+        };
         let mut outputs = Vec::new();
         active.replica.expire(now, &mut outputs);
         let mut appends = Vec::new();
@@ -449,7 +585,10 @@ impl Shard {
             let mut exchanges = Vec::new();
             link.release(turn.now, &mut exchanges);
             for (to, exchange) in exchanges {
-                turn.out.push(Effect::Send { to, message: Peer::Exchange { lane, exchange } });
+                turn.out.push(Effect::Send {
+                    to,
+                    message: Peer::Exchange { lane, exchange },
+                });
             }
         }
     }

@@ -18,11 +18,19 @@ pub(super) enum Stored {
     /// A group's write.
     Group { group: GroupId, token: Token },
     /// A channel replica's write.
-    Channel { channel: ChannelKey, activation: u64, token: Token },
+    Channel {
+        channel: ChannelKey,
+        activation: u64,
+        token: Token,
+    },
     /// A lease of message ids.
     Ids { token: Token },
     /// A cursor row.
-    Cursor { channel: ChannelKey, activation: u64, token: Token },
+    Cursor {
+        channel: ChannelKey,
+        activation: u64,
+        token: Token,
+    },
 }
 
 /// What waits for a scan.
@@ -33,9 +41,17 @@ pub(super) enum Reading {
     /// A page of a sweep over the channels of a dead leader.
     Grants { group: GroupId, token: Token },
     /// A channel replica's read.
-    Channel { channel: ChannelKey, activation: u64, token: Token },
+    Channel {
+        channel: ChannelKey,
+        activation: u64,
+        token: Token,
+    },
     /// A post-commit cursor's read.
-    Cursors { channel: ChannelKey, activation: u64, token: Token },
+    Cursors {
+        channel: ChannelKey,
+        activation: u64,
+        token: Token,
+    },
     /// A page of rows for a caller.
     Page { reply_to: super::groups::ReplyTo },
 }
@@ -69,7 +85,11 @@ pub(super) enum Then {
     /// A step of an HTTP request.
     Ask { ask: Token },
     /// Revision, then a page of members for delivery.
-    Members { channel: ChannelKey, token: Token, stage: super::members::Stage },
+    Members {
+        channel: ChannelKey,
+        token: Token,
+        stage: super::members::Stage,
+    },
     /// A membership row of a person channel.
     Membership { channel: ChannelKey, token: Token },
 }
@@ -110,14 +130,33 @@ impl Shard {
                 Some((ticket, _)) if *ticket <= through => {}
                 _ => return,
             }
-            let Some((_, stored)) = tickets.waiting.pop_front() else { return };
+            let Some((_, stored)) = tickets.waiting.pop_front() else {
+                return;
+            };
             let step = match stored {
-                Stored::Group { group, token } => Step::Group { group, input: slot::Input::Stored { token } },
-                Stored::Channel { channel, activation, token } => {
-                    Step::Channel { channel, activation, input: channel::Input::Stored { token } }
-                }
+                Stored::Group { group, token } => Step::Group {
+                    group,
+                    input: slot::Input::Stored { token },
+                },
+                Stored::Channel {
+                    channel,
+                    activation,
+                    token,
+                } => Step::Channel {
+                    channel,
+                    activation,
+                    input: channel::Input::Stored { token },
+                },
                 Stored::Ids { token } => Step::IdsStored { token },
-                Stored::Cursor { channel, activation, token } => Step::CursorStored { channel, activation, token },
+                Stored::Cursor {
+                    channel,
+                    activation,
+                    token,
+                } => Step::CursorStored {
+                    channel,
+                    activation,
+                    token,
+                },
             };
             self.queue.push_back(step);
         }
@@ -127,17 +166,32 @@ impl Shard {
     pub(super) fn on_read(&mut self, turn: &mut Turn<'_>, token: Token, page: Page) {
         match self.readings.remove(&token) {
             Some(Reading::Group { group, token }) => {
-                self.queue.push_back(Step::Group { group, input: slot::Input::ReadDone { token, page } });
+                self.queue.push_back(Step::Group {
+                    group,
+                    input: slot::Input::ReadDone { token, page },
+                });
             }
             Some(Reading::Grants { group, token }) => {
                 let input = slot::grants::Input::ReadDone { token, page };
                 self.queue.push_back(Step::Grants { group, input });
             }
-            Some(Reading::Channel { channel, activation, token }) => {
+            Some(Reading::Channel {
+                channel,
+                activation,
+                token,
+            }) => {
                 let input = channel::Input::ReadDone { token, page };
-                self.queue.push_back(Step::Channel { channel, activation, input });
+                self.queue.push_back(Step::Channel {
+                    channel,
+                    activation,
+                    input,
+                });
             }
-            Some(Reading::Cursors { channel, activation, token }) => {
+            Some(Reading::Cursors {
+                channel,
+                activation,
+                token,
+            }) => {
                 self.on_cursor_read(channel, activation, token, page);
             }
             Some(Reading::Page { reply_to }) => {
@@ -146,7 +200,9 @@ impl Shard {
                         let rows = rows.into_iter().map(|(_, key, value)| (key, value)).collect();
                         Reply::Page { rows, more }
                     }
-                    Page::Records(_) | Page::Cursors(_) | Page::Dedupe { .. } | Page::Corrupt(_) => Reply::Unavailable,
+                    Page::Records(_) | Page::Cursors(_) | Page::Dedupe { .. } | Page::Corrupt(_) => {
+                        Reply::Unavailable
+                    }
                 };
                 self.reply(turn, reply_to, reply);
             }
@@ -160,7 +216,8 @@ impl Shard {
             Then::Nothing => {}
             Then::Authenticated { token, secret } => {
                 let result = authenticated(reply, &secret);
-                self.queue.push_back(Step::Sessions(session::Input::Authenticated { token, result }));
+                self.queue
+                    .push_back(Step::Sessions(session::Input::Authenticated { token, result }));
             }
             Then::Resolved { channel } => {
                 let found = if let Some(Reply::Resolved(meta)) = reply {
@@ -176,21 +233,36 @@ impl Shard {
             Then::Facts { job, positions } => self.on_facts(turn, job, &positions, reply),
             Then::Appended { channel } => self.on_forwarded(turn, &channel, reply),
             Then::Subscribed { token } => {
-                let reason = if reply == Some(Reply::Done) { Reason::SUCCESS } else { Reason::NODE_NOT_MATCH };
+                let reason = if reply == Some(Reply::Done) {
+                    Reason::SUCCESS
+                } else {
+                    Reason::NODE_NOT_MATCH
+                };
                 self.subscribed(token, reason);
             }
             Then::Ask { ask } => self.on_ask_reply(turn, ask, reply),
-            Then::Members { channel, token, stage } => self.on_members(turn, channel, token, stage, reply),
-            Then::Membership { channel, token } => self.on_membership_written(&channel, token, reply.as_ref()),
+            Then::Members {
+                channel,
+                token,
+                stage,
+            } => self.on_members(turn, channel, token, stage, reply),
+            Then::Membership { channel, token } => {
+                self.on_membership_written(&channel, token, reply.as_ref())
+            }
         }
     }
 }
 
 /// Compares a token with the stored hash in constant time; unknown users cost the same (S28).
 fn authenticated(reply: Option<Reply>, secret: &Secret) -> Result<DeviceLevel, Reason> {
-    let Some(Reply::Rows(rows)) = reply else { return Err(Reason::SYSTEM_ERROR) };
+    let Some(Reply::Rows(rows)) = reply else {
+        return Err(Reason::SYSTEM_ERROR);
+    };
     let shown: [u8; 32] = Sha256::digest(secret.0.as_bytes()).into();
-    let device = rows.first().and_then(Option::as_ref).and_then(|row| super::facts::read_device(row));
+    let device = rows
+        .first()
+        .and_then(Option::as_ref)
+        .and_then(|row| super::facts::read_device(row));
     let (hash, level) = device.unwrap_or_default();
     let equal: bool = hash.ct_eq(&shown).into();
     if equal { Ok(level) } else { Err(Reason::AUTH_FAIL) }

@@ -39,11 +39,17 @@ impl Shard {
         channel: &ChannelKey,
         input: append::Input,
     ) -> Result<(), Miss> {
-        let Some(active) = self.channels.get_mut(channel).and_then(|host| host.active.as_deref_mut()) else {
+        let Some(active) = self
+            .channels
+            .get_mut(channel)
+            .and_then(|host| host.active.as_deref_mut())
+        else {
             return Ok(());
         };
         let mut outputs = Vec::new();
-        active.authority.handle(turn.now, input, &turn.rows, &mut self.ids, &mut outputs)?;
+        active
+            .authority
+            .handle(turn.now, input, &turn.rows, &mut self.ids, &mut outputs)?;
         self.authority_outputs(turn, channel, outputs);
         self.ids_due(turn);
         self.note_deadline(channel);
@@ -59,7 +65,11 @@ impl Shard {
         for output in outputs {
             match output {
                 append::Output::BeforeSend { token, drafts } => {
-                    let input = pipeline::Input::BeforeSend { token, channel: channel.clone(), drafts };
+                    let input = pipeline::Input::BeforeSend {
+                        token,
+                        channel: channel.clone(),
+                        drafts,
+                    };
                     self.pipeline_input(turn, input);
                 }
                 append::Output::Append(append) => self.place(channel, append),
@@ -67,14 +77,25 @@ impl Shard {
                     self.read_records(channel, seq, 1, Purpose::Check { token, seq });
                 }
                 append::Output::Ephemeral { token, message } => {
-                    let Some(active) = self.active(channel) else { continue };
+                    let Some(active) = self.active(channel) else {
+                        continue;
+                    };
                     let incarnation = active.meta.incarnation;
-                    let message = Arc::new(Committed { channel: channel.clone(), incarnation, message });
+                    let message = Arc::new(Committed {
+                        channel: channel.clone(),
+                        incarnation,
+                        message,
+                    });
                     let input = delivery::Input::Ephemeral { token, message };
-                    self.queue.push_back(Step::Delivery { channel: channel.clone(), input });
+                    self.queue.push_back(Step::Delivery {
+                        channel: channel.clone(),
+                        input,
+                    });
                 }
                 append::Output::Reply { token, outcomes } => {
-                    let reply_to = self.active(channel).and_then(|active| active.submits.remove(&token));
+                    let reply_to = self
+                        .active(channel)
+                        .and_then(|active| active.submits.remove(&token));
                     if let Some(reply_to) = reply_to {
                         self.reply(turn, reply_to, Reply::Appended(outcomes));
                     }
@@ -86,10 +107,18 @@ impl Shard {
     /// Gives entries to the replica, unless it leads another epoch by now.
     fn place(&mut self, channel: &ChannelKey, append: append::Append) {
         let token = append.token;
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         if active.leading != Some(append.leader_epoch) || active.meta.incarnation != append.incarnation {
-            let input = append::Input::AppendRefused { token, reason: crate::types::Reason::NODE_NOT_MATCH };
-            self.queue.push_back(Step::Append { channel: channel.clone(), input });
+            let input = append::Input::AppendRefused {
+                token,
+                reason: crate::types::Reason::NODE_NOT_MATCH,
+            };
+            self.queue.push_back(Step::Append {
+                channel: channel.clone(),
+                input,
+            });
             return;
         }
         let records = append
@@ -120,7 +149,11 @@ impl Shard {
                     let result = Err(pipeline::Failure::NotReady);
                     self.pipeline_input(turn, pipeline::Input::Returned { token, result });
                 }
-                pipeline::Output::Done { token, channel, verdicts } => {
+                pipeline::Output::Done {
+                    token,
+                    channel,
+                    verdicts,
+                } => {
                     let input = append::Input::HooksDone { token, verdicts };
                     self.queue.push_back(Step::Append { channel, input });
                 }
@@ -129,8 +162,15 @@ impl Shard {
     }
 
     /// The replica leads: everything that follows the log begins.
-    pub(super) fn on_leading(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, leader_epoch: LeaderEpoch) {
-        let Some(active) = self.active(channel) else { return };
+    pub(super) fn on_leading(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        leader_epoch: LeaderEpoch,
+    ) {
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         active.leading = Some(leader_epoch);
         let view = active.replica.view();
         active.committed = view.high_watermark;
@@ -149,7 +189,10 @@ impl Shard {
             .and_then(|(_, value)| cursors::Cursor::decode(value))
             .unwrap_or_default();
         let steps = [
-            Step::Append { channel: channel.clone(), input: append::Input::Role(Role::Leading(leadership)) },
+            Step::Append {
+                channel: channel.clone(),
+                input: append::Input::Role(Role::Leading(leadership)),
+            },
             Step::Delivery {
                 channel: channel.clone(),
                 input: delivery::Input::Leading {
@@ -171,26 +214,44 @@ impl Shard {
         ];
         self.queue.extend(steps);
         for (consumer, value) in known {
-            let (Ok(consumer), Some(cursor)) = (std::str::from_utf8(&consumer), cursors::Cursor::decode(&value)) else {
+            let (Ok(consumer), Some(cursor)) =
+                (std::str::from_utf8(&consumer), cursors::Cursor::decode(&value))
+            else {
                 continue;
             };
-            let input = cursors::Input::Learned { consumer: Arc::from(consumer), cursor };
-            self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
+            let input = cursors::Input::Learned {
+                consumer: Arc::from(consumer),
+                cursor,
+            };
+            self.queue.push_back(Step::Cursors {
+                channel: channel.clone(),
+                input,
+            });
         }
         self.counters.leaderships += 1;
         self.resume_requests(turn, channel);
     }
 
     /// Steps a channel's delivery.
-    pub(super) fn delivery_input(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, input: delivery::Input) {
+    pub(super) fn delivery_input(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        input: delivery::Input,
+    ) {
         let lag_max = self.config.limits.delivery_lag_max;
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         let mut outputs = Vec::new();
         active.delivery.handle(turn.now, input, &mut outputs);
         let busy = active.delivery.lag() > lag_max;
         if std::mem::replace(&mut active.delivery_busy, busy) != busy {
             let input = append::Input::DeliveryBusy(busy);
-            self.queue.push_back(Step::Append { channel: channel.clone(), input });
+            self.queue.push_back(Step::Append {
+                channel: channel.clone(),
+                input,
+            });
         }
         self.delivery_outputs(turn, channel, outputs);
         self.note_deadline(channel);
@@ -204,27 +265,68 @@ impl Shard {
     ) {
         for output in outputs {
             match output {
-                delivery::Output::ReadRecords { token, from, through, records_max, .. } => {
+                delivery::Output::ReadRecords {
+                    token,
+                    from,
+                    through,
+                    records_max,
+                    ..
+                } => {
                     self.read_records(channel, from, records_max, Purpose::Delivery { token, through });
                 }
-                delivery::Output::Members { token, channel: of, known_revision, after, members_max } => {
-                    let stage = super::members::Stage::Revision { of, known: known_revision, after, members_max };
+                delivery::Output::Members {
+                    token,
+                    channel: of,
+                    known_revision,
+                    after,
+                    members_max,
+                } => {
+                    let stage = super::members::Stage::Revision {
+                        of,
+                        known: known_revision,
+                        after,
+                        members_max,
+                    };
                     self.want_members(turn, channel, token, stage);
                 }
                 delivery::Output::Lookup { token, slots } => {
-                    self.lookup(turn, slots, Lookup::Delivery { channel: channel.clone(), token });
+                    self.lookup(
+                        turn,
+                        slots,
+                        Lookup::Delivery {
+                            channel: channel.clone(),
+                            token,
+                        },
+                    );
                 }
                 delivery::Output::Push { token, node, push } => self.push(turn, channel, token, node, push),
-                delivery::Output::Cursor { leader_epoch, through, .. } => {
-                    if self.active(channel).is_some_and(|active| active.leading == Some(leader_epoch)) {
-                        let value = cursors::Cursor { done: through, open_to: through }.encode();
+                delivery::Output::Cursor {
+                    leader_epoch,
+                    through,
+                    ..
+                } => {
+                    if self
+                        .active(channel)
+                        .is_some_and(|active| active.leading == Some(leader_epoch))
+                    {
+                        let value = cursors::Cursor {
+                            done: through,
+                            open_to: through,
+                        }
+                        .encode();
                         let consumer = Bytes::from_static(hooks::DELIVERY.as_bytes());
                         self.to_replica(channel, channel::Input::Cursor { consumer, value });
                     }
                 }
                 delivery::Output::Accepted { token, result } => {
-                    let input = append::Input::Planned { token, accepted: result.is_ok() };
-                    self.queue.push_back(Step::Append { channel: channel.clone(), input });
+                    let input = append::Input::Planned {
+                        token,
+                        accepted: result.is_ok(),
+                    };
+                    self.queue.push_back(Step::Append {
+                        channel: channel.clone(),
+                        input,
+                    });
                 }
             }
         }
@@ -241,33 +343,67 @@ impl Shard {
         let deadline = turn.now.after(self.config.limits.request_timeout);
         for (lane, (positions, targets)) in lanes {
             let name = self.next_token();
-            let pushing = Pushing { channel: channel.clone(), token, positions };
+            let pushing = Pushing {
+                channel: channel.clone(),
+                token,
+                positions,
+            };
             self.pushing.insert(name, deadline, pushing);
-            let push = Push { messages: push.messages.clone(), kind: push.kind, targets };
-            let message = Peer::Push { lane, reply_to: self.config.shard, token: name, push };
+            let push = Push {
+                messages: push.messages.clone(),
+                kind: push.kind,
+                targets,
+            };
+            let message = Peer::Push {
+                lane,
+                reply_to: self.config.shard,
+                token: name,
+                push,
+            };
             turn.out.push(Effect::Send { to: node, message });
         }
     }
 
     /// Owners answered.
     pub(super) fn on_pushed(&mut self, token: Token, outcomes: Vec<(u16, Pushed)>) {
-        let Some(pushing) = self.pushing.remove(token) else { return };
+        let Some(pushing) = self.pushing.remove(token) else {
+            return;
+        };
         let outcomes = outcomes
             .into_iter()
             .filter_map(|(position, pushed)| {
-                pushing.positions.get(usize::from(position)).map(|&original| (original, pushed))
+                pushing
+                    .positions
+                    .get(usize::from(position))
+                    .map(|&original| (original, pushed))
             })
             .collect();
-        let input = delivery::Input::Pushed { token: pushing.token, outcomes };
-        self.queue.push_back(Step::Delivery { channel: pushing.channel, input });
+        let input = delivery::Input::Pushed {
+            token: pushing.token,
+            outcomes,
+        };
+        self.queue.push_back(Step::Delivery {
+            channel: pushing.channel,
+            input,
+        });
     }
 
     /// Pushes without an answer are not known to be bound: delivery offers them again.
     pub(super) fn expire_pushes(&mut self, turn: &Turn<'_>) {
         while let Some((_, pushing)) = self.pushing.pop_due(turn.now) {
-            let outcomes = pushing.positions.iter().map(|&position| (position, Pushed::NotYet)).collect();
-            let input = delivery::Input::Pushed { token: pushing.token, outcomes };
-            self.queue.push_back(Step::Delivery { channel: pushing.channel, input });
+            let outcomes = pushing
+                .positions
+                .iter()
+                .map(|&position| (position, Pushed::NotYet))
+                .collect();
+            let input = delivery::Input::Pushed {
+                token: pushing.token,
+                outcomes,
+            };
+            self.queue.push_back(Step::Delivery {
+                channel: pushing.channel,
+                input,
+            });
         }
     }
 
@@ -278,7 +414,11 @@ impl Shard {
         channel: &ChannelKey,
         input: cursors::Input,
     ) -> Result<(), Miss> {
-        let Some(active) = self.channels.get_mut(channel).and_then(|host| host.active.as_deref_mut()) else {
+        let Some(active) = self
+            .channels
+            .get_mut(channel)
+            .and_then(|host| host.active.as_deref_mut())
+        else {
             return Ok(());
         };
         let mut outputs = Vec::new();
@@ -294,7 +434,9 @@ impl Shard {
         channel: &ChannelKey,
         outputs: Vec<cursors::Output>,
     ) {
-        let Some(activation) = self.channels.get(channel).map(|host| host.activation) else { return };
+        let Some(activation) = self.channels.get(channel).map(|host| host.activation) else {
+            return;
+        };
         for output in outputs {
             match output {
                 cursors::Output::Read { token, request } => {
@@ -306,18 +448,37 @@ impl Shard {
                     turn.out.push(Effect::Read { token: read, request });
                 }
                 cursors::Output::Store { token, writes } => {
-                    let stored = Stored::Cursor { channel: channel.clone(), activation, token };
+                    let stored = Stored::Cursor {
+                        channel: channel.clone(),
+                        activation,
+                        token,
+                    };
                     let ticket = self.ticket(Instance::Data, stored);
                     turn.store(Instance::Data, ticket, writes);
                 }
-                cursors::Output::Consume { token, consumer, records } => {
+                cursors::Output::Consume {
+                    token,
+                    consumer,
+                    records,
+                } => {
                     if consumer.as_ref() == hooks::MEMBERSHIP {
-                        self.write_membership(turn, channel, token, records.last().map_or(Seq(0), |record| record.seq));
+                        self.write_membership(
+                            turn,
+                            channel,
+                            token,
+                            records.last().map_or(Seq(0), |record| record.seq),
+                        );
                     }
                 }
                 cursors::Output::Moved { consumer, cursor } => {
                     let consumer = Bytes::copy_from_slice(consumer.as_bytes());
-                    self.to_replica(channel, channel::Input::Cursor { consumer, value: cursor.encode() });
+                    self.to_replica(
+                        channel,
+                        channel::Input::Cursor {
+                            consumer,
+                            value: cursor.encode(),
+                        },
+                    );
                 }
                 cursors::Output::DeadLetter { .. } => self.counters.dead_letters += 1,
                 cursors::Output::Skipped { .. } => self.counters.skipped += 1,
@@ -328,50 +489,100 @@ impl Shard {
 
     /// A cursor row is durable.
     pub(super) fn on_cursor_stored(&mut self, channel: &ChannelKey, activation: u64, token: Token) {
-        if self.channels.get(channel).is_some_and(|host| host.activation == activation) {
+        if self
+            .channels
+            .get(channel)
+            .is_some_and(|host| host.activation == activation)
+        {
             let input = cursors::Input::Stored { token };
-            self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
+            self.queue.push_back(Step::Cursors {
+                channel: channel.clone(),
+                input,
+            });
         }
     }
 
     /// A cursor's scan is done.
     pub(super) fn on_cursor_read(&mut self, channel: ChannelKey, activation: u64, token: Token, page: Page) {
-        if self.channels.get(&channel).is_some_and(|host| host.activation == activation) {
-            self.queue.push_back(Step::Cursors { channel, input: cursors::Input::ReadDone { token, page } });
+        if self
+            .channels
+            .get(&channel)
+            .is_some_and(|host| host.activation == activation)
+        {
+            self.queue.push_back(Step::Cursors {
+                channel,
+                input: cursors::Input::ReadDone { token, page },
+            });
         }
     }
 
     /// The two membership rows of a person channel, at its first persisted message (PC-2). Writing them again changes
     /// nothing.
     fn write_membership(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, token: Token, through: Seq) {
-        let members: Vec<Uid> = if channel.kind == ChannelKind::PERSON && !channel_id::is_command(&channel.id) {
+        let members: Vec<Uid> = if channel.kind == ChannelKind::PERSON && !channel_id::is_command(&channel.id)
+        {
             channel_id::person_members(&channel.id).map_or_else(
                 |_| Vec::new(),
-                |(left, right)| if left == right { vec![Uid::new(left)] } else { vec![Uid::new(left), Uid::new(right)] },
+                |(left, right)| {
+                    if left == right {
+                        vec![Uid::new(left)]
+                    } else {
+                        vec![Uid::new(left), Uid::new(right)]
+                    }
+                },
             )
         } else {
             Vec::new()
         };
         if members.is_empty() {
             let input = cursors::Input::Done { token, through };
-            self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
+            self.queue.push_back(Step::Cursors {
+                channel: channel.clone(),
+                input,
+            });
             return;
         }
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         active.memberships.insert(token, (members.len(), through, true));
         for uid in members {
-            let change = MembershipChange::State { joined: true, join_seq: Seq(1), revision: 1 };
+            let change = MembershipChange::State {
+                joined: true,
+                join_seq: Seq(1),
+                revision: 1,
+            };
             let command = command::change_membership(turn.now.wall_ms, &uid, channel, change);
             let group = self.directory.group_of(uid.slot());
-            let then = super::continuation::Then::Membership { channel: channel.clone(), token };
-            self.call(turn, Request::Propose { group, lane: Lane::Background, command }, then);
+            let then = super::continuation::Then::Membership {
+                channel: channel.clone(),
+                token,
+            };
+            self.call(
+                turn,
+                Request::Propose {
+                    group,
+                    lane: Lane::Background,
+                    command,
+                },
+                then,
+            );
         }
     }
 
     /// One of the rows is written, or not.
-    pub(super) fn on_membership_written(&mut self, channel: &ChannelKey, token: Token, reply: Option<&Reply>) {
-        let Some(active) = self.active(channel) else { return };
-        let Some((left, through, good)) = active.memberships.get_mut(&token) else { return };
+    pub(super) fn on_membership_written(
+        &mut self,
+        channel: &ChannelKey,
+        token: Token,
+        reply: Option<&Reply>,
+    ) {
+        let Some(active) = self.active(channel) else {
+            return;
+        };
+        let Some((left, through, good)) = active.memberships.get_mut(&token) else {
+            return;
+        };
         *left -= 1;
         *good &= matches!(reply, Some(Reply::Proposed(Ok(_))));
         if *left > 0 {
@@ -382,8 +593,14 @@ impl Shard {
         let input = if good {
             cursors::Input::Done { token, through }
         } else {
-            cursors::Input::Failed { token, failure: cursors::Failure::Retry { after: None } }
+            cursors::Input::Failed {
+                token,
+                failure: cursors::Failure::Retry { after: None },
+            }
         };
-        self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
+        self.queue.push_back(Step::Cursors {
+            channel: channel.clone(),
+            input,
+        });
     }
 }

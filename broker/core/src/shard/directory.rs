@@ -1,9 +1,7 @@
 //! Where things are, as far as this shard knows: slot → group, group → leader, channel → leader. Hints only: every
 //! receiver checks its own authority (CL-2), and a wrong hint costs a try.
 
-use crate::types::{
-    ChannelKey, ChannelMeta, GroupId, Incarnation, LeaderEpoch, NodeId, SlotId, Term,
-};
+use crate::types::{ChannelKey, ChannelMeta, GroupId, Incarnation, LeaderEpoch, NodeId, SlotId, Term};
 use std::collections::BTreeMap;
 
 /// Cached channel routes; beyond, the oldest use goes.
@@ -52,9 +50,22 @@ impl Directory {
         for group in 0..=slot_groups {
             let voters = placement(GroupId(group), nodes, copies);
             let hosted = voters.contains(&this);
-            groups.insert(GroupId(group), GroupRoute { voters, hosted, ..GroupRoute::default() });
+            groups.insert(
+                GroupId(group),
+                GroupRoute {
+                    voters,
+                    hosted,
+                    ..GroupRoute::default()
+                },
+            );
         }
-        Directory { groups, slot_groups, channels: BTreeMap::new(), uses: BTreeMap::new(), clock: 0 }
+        Directory {
+            groups,
+            slot_groups,
+            channels: BTreeMap::new(),
+            uses: BTreeMap::new(),
+            clock: 0,
+        }
     }
 
     /// The group that owns a slot.
@@ -64,7 +75,10 @@ impl Directory {
 
     /// The slots of a group.
     pub(super) fn slots_of(&self, group: GroupId) -> Vec<SlotId> {
-        (0..crate::types::SLOT_COUNT).map(SlotId).filter(|&slot| self.group_of(slot) == group).collect()
+        (0..crate::types::SLOT_COUNT)
+            .map(SlotId)
+            .filter(|&slot| self.group_of(slot) == group)
+            .collect()
     }
 
     /// What is known of a group.
@@ -83,7 +97,9 @@ impl Directory {
         if let Some(leader) = route.leader {
             return Some(leader);
         }
-        let count = u32::try_from(route.voters.len()).ok().filter(|&count| count > 0)?;
+        let count = u32::try_from(route.voters.len())
+            .ok()
+            .filter(|&count| count > 0)?;
         route.voters.get((tries % count) as usize).copied()
     }
 
@@ -117,9 +133,14 @@ impl Directory {
 
     /// The slot group says who leads a channel.
     pub(super) fn learn_channel(&mut self, channel: &ChannelKey, meta: &ChannelMeta) {
-        let Some(leader) = meta.leader else { return self.forget_channel(channel) };
-        let route =
-            ChannelRoute { node: leader.node, incarnation: meta.incarnation, leader_epoch: meta.leader_epoch };
+        let Some(leader) = meta.leader else {
+            return self.forget_channel(channel);
+        };
+        let route = ChannelRoute {
+            node: leader.node,
+            incarnation: meta.incarnation,
+            leader_epoch: meta.leader_epoch,
+        };
         self.forget_channel(channel);
         self.clock += 1;
         self.uses.insert(self.clock, channel.clone());
@@ -143,8 +164,13 @@ impl Directory {
 pub(super) fn placement(group: GroupId, nodes: &[NodeId], copies: u8) -> Vec<NodeId> {
     let count = nodes.len();
     let start = if count == 0 { 0 } else { group.0 as usize % count };
-    let mut voters: Vec<NodeId> =
-        nodes.iter().cycle().skip(start).take(count.min(usize::from(copies.max(1)))).copied().collect();
+    let mut voters: Vec<NodeId> = nodes
+        .iter()
+        .cycle()
+        .skip(start)
+        .take(count.min(usize::from(copies.max(1))))
+        .copied()
+        .collect();
     voters.sort_unstable();
     voters
 }
@@ -161,7 +187,10 @@ mod tests {
         for slot in (0..crate::types::SLOT_COUNT).map(SlotId) {
             *counts.entry(directory.group_of(slot)).or_insert(0) += 1;
         }
-        assert_eq!(counts.into_iter().collect::<Vec<_>>(), (1..=8).map(|group| (GroupId(group), 32)).collect::<Vec<_>>());
+        assert_eq!(
+            counts.into_iter().collect::<Vec<_>>(),
+            (1..=8).map(|group| (GroupId(group), 32)).collect::<Vec<_>>()
+        );
         for (_, route) in directory.groups() {
             assert_eq!(route.voters.len(), 3);
         }
@@ -174,7 +203,9 @@ mod tests {
         directory.observe(GroupId(1), Some(NodeId(2)), Term(4), false);
         assert_eq!(directory.group_node(GroupId(1), 1), Some(NodeId(2)));
         directory.hint(GroupId(1), NodeId(2), None);
-        let tried: Vec<_> = (0..3).filter_map(|tries| directory.group_node(GroupId(1), tries)).collect();
+        let tried: Vec<_> = (0..3)
+            .filter_map(|tries| directory.group_node(GroupId(1), tries))
+            .collect();
         assert_eq!(tried, nodes);
     }
 }

@@ -15,7 +15,10 @@ impl Shard {
         if !self.started {
             return Some(Duration::ZERO);
         }
-        let groups = self.groups.values().flat_map(|host| [host.group.next_deadline(), host.presence.next_deadline()]);
+        let groups = self
+            .groups
+            .values()
+            .flat_map(|host| [host.group.next_deadline(), host.presence.next_deadline()]);
         let liveness = (self.config.shard == 0).then(|| self.liveness.next_deadline());
         [
             liveness,
@@ -61,7 +64,9 @@ impl Shard {
     fn expire_groups(&mut self, turn: &mut Turn<'_>) {
         let due: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in due {
-            let Some(host) = self.groups.get_mut(&group) else { continue };
+            let Some(host) = self.groups.get_mut(&group) else {
+                continue;
+            };
             let now = turn.now.monotonic;
             let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
             if is_due(host.group.next_deadline()) {
@@ -69,7 +74,9 @@ impl Shard {
                 host.group.expire(turn.now, &mut outputs);
                 self.group_outputs(turn, group, outputs);
             }
-            let Some(host) = self.groups.get_mut(&group) else { continue };
+            let Some(host) = self.groups.get_mut(&group) else {
+                continue;
+            };
             if is_due(host.presence.next_deadline()) {
                 let mut outputs = Vec::new();
                 host.presence.expire(turn.now, &mut outputs);
@@ -86,10 +93,16 @@ impl Shard {
         let boots = self.config.boots;
         for &node in &self.config.nodes {
             if node != self.config.node {
-                turn.out.push(Effect::Send { to: node, message: Peer::Heartbeat { boots } });
+                turn.out.push(Effect::Send {
+                    to: node,
+                    message: Peer::Heartbeat { boots },
+                });
             }
         }
-        for (node, state) in self.liveness.fallen_silent(turn.now, self.config.limits.node_dead_after) {
+        for (node, state) in self
+            .liveness
+            .fallen_silent(turn.now, self.config.limits.node_dead_after)
+        {
             self.spread_node_state(turn, node, state);
         }
     }

@@ -12,7 +12,11 @@ use penstock_wire::storage::v1;
 /// The row of a slot key, as it travels in a request. Only slot rows have one.
 pub(super) fn row_key(key: &Key) -> Option<RowKey> {
     match key {
-        Key::Slot { slot, table, key } => Some(RowKey { slot: *slot, table: *table, key: key.clone() }),
+        Key::Slot { slot, table, key } => Some(RowKey {
+            slot: *slot,
+            table: *table,
+            key: key.clone(),
+        }),
         Key::Staged { .. }
         | Key::RaftEntry { .. }
         | Key::RaftState { .. }
@@ -39,13 +43,21 @@ pub(super) fn device_row(uid: &Uid, flag: DeviceFlag) -> RowKey {
 pub(super) fn read_device(row: &[u8]) -> Option<([u8; 32], DeviceLevel)> {
     let device = rows::decode::<v1::Device>(row).ok()?;
     let hash = <[u8; 32]>::try_from(device.token_sha256.as_ref()).ok()?;
-    let level = if device.level == 1 { DeviceLevel::Master } else { DeviceLevel::Slave };
+    let level = if device.level == 1 {
+        DeviceLevel::Master
+    } else {
+        DeviceLevel::Slave
+    };
     Some((hash, level))
 }
 
 /// The rows that hold a question's facts, in the order of [`Question::needs`].
 pub(super) fn rows_of(question: &Question) -> Vec<RowKey> {
-    question.needs().iter().filter_map(|fact| row_key(&key_of(fact))).collect()
+    question
+        .needs()
+        .iter()
+        .filter_map(|fact| row_key(&key_of(fact)))
+        .collect()
 }
 
 fn key_of(fact: &Fact) -> Key {

@@ -18,14 +18,24 @@ impl Shard {
         let token = self.next_token();
         if let Some(host) = self.groups.get_mut(&group) {
             host.questions.insert(token, reply_to);
-            let input = Input::Resolve { token, channels: vec![channel] };
+            let input = Input::Resolve {
+                token,
+                channels: vec![channel],
+            };
             self.queue.push_back(Step::Grants { group, input });
         }
     }
 
     /// Steps the grants of a group.
-    pub(super) fn grants_input(&mut self, turn: &mut Turn<'_>, group: GroupId, input: Input) -> Result<(), Miss> {
-        let Some(host) = self.groups.get_mut(&group) else { return Ok(()) };
+    pub(super) fn grants_input(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: GroupId,
+        input: Input,
+    ) -> Result<(), Miss> {
+        let Some(host) = self.groups.get_mut(&group) else {
+            return Ok(());
+        };
         let mut outputs = Vec::new();
         host.grants.handle(turn.now, input, &turn.rows, &mut outputs)?;
         for output in outputs {
@@ -35,7 +45,11 @@ impl Shard {
                     if let Some(host) = self.groups.get_mut(&group) {
                         host.proposals.insert(name, Proposer::Grants(token));
                     }
-                    let input = slot::Input::Propose { token: name, lane: Lane::Reserved, command };
+                    let input = slot::Input::Propose {
+                        token: name,
+                        lane: Lane::Reserved,
+                        command,
+                    };
                     self.queue.push_back(Step::Group { group, input });
                 }
                 Output::Read { token, request } => {
@@ -43,13 +57,18 @@ impl Shard {
                     turn.out.push(Effect::Read { token: read, request });
                 }
                 Output::Resolved { token, answers } => {
-                    let question = self.groups.get_mut(&group).and_then(|host| host.questions.remove(&token));
+                    let question = self
+                        .groups
+                        .get_mut(&group)
+                        .and_then(|host| host.questions.remove(&token));
                     let answer = answers.into_iter().next();
                     if let (Some(reply_to), Some((_, answer))) = (question, answer) {
                         let reply = match answer {
                             Ok(meta) => Reply::Resolved(meta),
                             Err(Unresolved::NotLeader { hint }) => Reply::NotLeader { hint },
-                            Err(Unresolved::Busy | Unresolved::Unavailable | Unresolved::Fenced) => Reply::Unavailable,
+                            Err(Unresolved::Busy | Unresolved::Unavailable | Unresolved::Fenced) => {
+                                Reply::Unavailable
+                            }
                         };
                         self.reply(turn, reply_to, reply);
                     }
@@ -63,9 +82,14 @@ impl Shard {
     pub(super) fn on_voter_progress(&mut self, group: GroupId, channel: ChannelKey, progress: VoterProgress) {
         let report = match progress {
             VoterProgress::CaughtUp { learner } => Report::CaughtUp { learner },
-            VoterProgress::Committed { leader_epoch } => Report::BothQuorums { leader_epoch: LeaderEpoch(leader_epoch.0) },
+            VoterProgress::Committed { leader_epoch } => Report::BothQuorums {
+                leader_epoch: LeaderEpoch(leader_epoch.0),
+            },
         };
-        self.queue.push_back(Step::Grants { group, input: Input::Report { channel, report } });
+        self.queue.push_back(Step::Grants {
+            group,
+            input: Input::Report { channel, report },
+        });
     }
 
     /// The nodes changed: every group's grants hear of it.
@@ -73,7 +97,10 @@ impl Shard {
         let world = self.world();
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in groups {
-            self.queue.push_back(Step::Grants { group, input: Input::World(world.clone()) });
+            self.queue.push_back(Step::Grants {
+                group,
+                input: Input::World(world.clone()),
+            });
         }
     }
 

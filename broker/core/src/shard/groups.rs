@@ -1,7 +1,7 @@
 //! The Raft groups of this shard: their outputs become effects, answers and news for the machines that follow them.
 
 use super::Shard;
-use super::continuation::{Stored, Reading};
+use super::continuation::{Reading, Stored};
 use super::peer::{Peer, Reply, RowKey};
 use super::step::Step;
 use super::turn::Turn;
@@ -54,11 +54,14 @@ pub(super) enum Proposer {
 impl Shard {
     /// Starts the groups that this shard hosts, as the disk has them or as they begin.
     pub(super) fn start_groups(&mut self, turn: &mut Turn<'_>) {
-        let stored: BTreeMap<GroupId, Vec<(Key, Bytes)>> = std::mem::take(&mut self.stored_groups).into_iter().collect();
+        let stored: BTreeMap<GroupId, Vec<(Key, Bytes)>> =
+            std::mem::take(&mut self.stored_groups).into_iter().collect();
         let hosted: Vec<(GroupId, Vec<NodeId>)> = self
             .directory
             .groups()
-            .filter(|(group, route)| route.hosted && super::peer::group_shard(*group, self.config.shards) == self.config.shard)
+            .filter(|(group, route)| {
+                route.hosted && super::peer::group_shard(*group, self.config.shards) == self.config.shard
+            })
             .map(|(group, route)| (group, route.voters.clone()))
             .collect();
         for (group, voters) in hosted {
@@ -79,7 +82,13 @@ impl Shard {
             boots: self.config.boots,
             seed: self.config.seed,
             slots: slots.clone(),
-            first_voters: voters.iter().map(|&node| Replica { node, disk: DiskBoot(0) }).collect(),
+            first_voters: voters
+                .iter()
+                .map(|&node| Replica {
+                    node,
+                    disk: DiskBoot(0),
+                })
+                .collect(),
             limits: self.config.limits.clone(),
             faults: self.config.faults.slot,
         };
@@ -110,8 +119,15 @@ impl Shard {
     }
 
     /// Steps a group.
-    pub(super) fn group_input(&mut self, turn: &mut Turn<'_>, group: GroupId, input: Input) -> Result<(), Miss> {
-        let Some(host) = self.groups.get_mut(&group) else { return Ok(()) };
+    pub(super) fn group_input(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: GroupId,
+        input: Input,
+    ) -> Result<(), Miss> {
+        let Some(host) = self.groups.get_mut(&group) else {
+            return Ok(());
+        };
         let mut outputs = Vec::new();
         host.group.handle(turn.now, input, &turn.rows, &mut outputs)?;
         self.group_outputs(turn, group, outputs);
@@ -123,7 +139,10 @@ impl Shard {
         for output in outputs {
             match output {
                 Output::Send { node, message } => {
-                    turn.out.push(Effect::Send { to: node, message: Peer::Group { group, message } });
+                    turn.out.push(Effect::Send {
+                        to: node,
+                        message: Peer::Group { group, message },
+                    });
                 }
                 Output::Store { token, writes } => {
                     let ticket = self.ticket(Instance::Meta, Stored::Group { group, token });
@@ -133,11 +152,18 @@ impl Shard {
                     let read = self.reading(Reading::Group { group, token });
                     turn.out.push(Effect::Read { token: read, request });
                 }
-                Output::Apply => self.queue.push_back(Step::Group { group, input: Input::Apply }),
+                Output::Apply => self.queue.push_back(Step::Group {
+                    group,
+                    input: Input::Apply,
+                }),
                 Output::Proposed { token, result } => self.on_proposed(turn, group, token, result),
                 Output::ReadReady { token, result } => self.on_read_ready(turn, group, token, result),
                 Output::Transferred { .. } => {}
-                Output::LeaderChanged { leader, term, is_self } => {
+                Output::LeaderChanged {
+                    leader,
+                    term,
+                    is_self,
+                } => {
                     self.on_group_leader(turn, group, leader, term, is_self);
                 }
                 Output::Changed(notices) => self.on_notices(turn, group, notices),
@@ -155,7 +181,9 @@ impl Shard {
         token: Token,
         result: Result<crate::replicated::Reply, slot::ProposeError>,
     ) {
-        let Some(host) = self.groups.get_mut(&group) else { return };
+        let Some(host) = self.groups.get_mut(&group) else {
+            return;
+        };
         match host.proposals.remove(&token) {
             Some(Proposer::Caller(reply_to)) => self.reply(turn, reply_to, Reply::Proposed(result)),
             Some(Proposer::Grants(token)) => {
@@ -173,11 +201,21 @@ impl Shard {
         token: Token,
         result: Result<(), slot::ProposeError>,
     ) {
-        let Some(host) = self.groups.get_mut(&group) else { return };
-        let Some(AfterIndex::Rows { reply_to, keys }) = host.reads.remove(&token) else { return };
+        let Some(host) = self.groups.get_mut(&group) else {
+            return;
+        };
+        let Some(AfterIndex::Rows { reply_to, keys }) = host.reads.remove(&token) else {
+            return;
+        };
         match result {
-            Ok(()) => self.queue.push_back(Step::ReadRows { group, reply_to, keys }),
-            Err(slot::ProposeError::NotLeader { hint }) => self.reply(turn, reply_to, Reply::NotLeader { hint }),
+            Ok(()) => self.queue.push_back(Step::ReadRows {
+                group,
+                reply_to,
+                keys,
+            }),
+            Err(slot::ProposeError::NotLeader { hint }) => {
+                self.reply(turn, reply_to, Reply::NotLeader { hint })
+            }
             Err(_) => self.reply(turn, reply_to, Reply::Unavailable),
         }
     }
@@ -192,7 +230,11 @@ impl Shard {
         let mut rows = Vec::with_capacity(keys.len());
         let mut missing = Vec::new();
         for key in keys {
-            let key = Key::Slot { slot: key.slot, table: key.table, key: key.key.clone() };
+            let key = Key::Slot {
+                slot: key.slot,
+                table: key.table,
+                key: key.key.clone(),
+            };
             match turn.rows.row(&key) {
                 Ok(row) => rows.push(row),
                 Err(Miss(keys)) => missing.extend(keys),
@@ -218,16 +260,32 @@ impl Shard {
             host.term = term;
         }
         for shard in 0..self.config.shards {
-            let message = Peer::GroupState { shard, group, leader, term, leads: is_self };
-            turn.out.push(Effect::Send { to: self.config.node, message });
+            let message = Peer::GroupState {
+                shard,
+                group,
+                leader,
+                term,
+                leads: is_self,
+            };
+            turn.out.push(Effect::Send {
+                to: self.config.node,
+                message,
+            });
         }
         self.presence_leadership(turn, group);
-        self.queue.push_back(Step::Grants { group, input: slot::grants::Input::Leads(is_self) });
+        self.queue.push_back(Step::Grants {
+            group,
+            input: slot::grants::Input::Leads(is_self),
+        });
     }
 
     /// Sends an answer to whoever waits.
     pub(super) fn reply(&mut self, turn: &mut Turn<'_>, to: ReplyTo, reply: Reply) {
-        let message = Peer::Reply { shard: to.shard, token: to.token, reply };
+        let message = Peer::Reply {
+            shard: to.shard,
+            token: to.token,
+            reply,
+        };
         turn.out.push(Effect::Send { to: to.node, message });
     }
 }

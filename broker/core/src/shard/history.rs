@@ -20,15 +20,35 @@ impl Window {
         let visible = Seq(range.visible_from.0.max(1));
         if range.newer {
             let lower = Seq(range.start.0.max(visible.0));
-            let upper = if range.end.0 == 0 { high_watermark } else { high_watermark.min(range.end.previous()) };
+            let upper = if range.end.0 == 0 {
+                high_watermark
+            } else {
+                high_watermark.min(range.end.previous())
+            };
             let last = Seq(upper.0.min(lower.0.saturating_add(limit - 1)));
-            Window { first: lower, last, range, lower, upper }
+            Window {
+                first: lower,
+                last,
+                range,
+                lower,
+                upper,
+            }
         } else {
             // Older: the end is exclusive and below the start.
             let lower = Seq(visible.0.max(range.end.0 + u64::from(range.end.0 > 0)));
-            let upper = if range.start.0 == 0 { high_watermark } else { high_watermark.min(range.start) };
+            let upper = if range.start.0 == 0 {
+                high_watermark
+            } else {
+                high_watermark.min(range.start)
+            };
             let first = Seq(lower.0.max((upper.0 + 1).saturating_sub(limit)));
-            Window { first, last: upper, range, lower, upper }
+            Window {
+                first,
+                last: upper,
+                range,
+                lower,
+                upper,
+            }
         }
     }
 
@@ -62,7 +82,13 @@ mod tests {
     use super::*;
 
     fn window(newer: bool, start: u64, end: u64, limit: u32, visible: u64) -> (u64, u64, bool) {
-        let range = HistoryRange { start: Seq(start), end: Seq(end), limit, newer, visible_from: Seq(visible) };
+        let range = HistoryRange {
+            start: Seq(start),
+            end: Seq(end),
+            limit,
+            newer,
+            visible_from: Seq(visible),
+        };
         let window = Window::of(range, Seq(100));
         (window.first.0, window.last.0, window.more(Seq(1)))
     }
@@ -87,9 +113,18 @@ mod tests {
 
     #[test]
     fn removed_positions_are_named() {
-        let range = HistoryRange { start: Seq(0), end: Seq(0), limit: 200, newer: false, visible_from: Seq(1) };
+        let range = HistoryRange {
+            start: Seq(0),
+            end: Seq(0),
+            limit: 200,
+            newer: false,
+            visible_from: Seq(1),
+        };
         let window = Window::of(range, Seq(100));
-        assert_eq!((window.gap(Seq(41)), window.more(Seq(41))), (Some(Seq(41)), false));
+        assert_eq!(
+            (window.gap(Seq(41)), window.more(Seq(41))),
+            (Some(Seq(41)), false)
+        );
         assert_eq!(window.gap(Seq(1)), None);
     }
 }

@@ -40,7 +40,11 @@ pub(super) enum Purpose {
     /// Send a message.
     Send(Box<Sending>),
     /// Receive while online.
-    Subscribe { route: Route, channel_id: Arc<str>, kind: ChannelKind },
+    Subscribe {
+        route: Route,
+        channel_id: Arc<str>,
+        kind: ChannelKind,
+    },
     /// Read history.
     Read(HistoryQuery),
 }
@@ -104,43 +108,84 @@ impl Purpose {
             origin: None,
         };
         let (channel_id, kind, subscribers) = (send.channel_id, send.kind, send.subscribers);
-        Purpose::Send(Box::new(Sending { channel_id, kind, draft, subscribers }))
+        Purpose::Send(Box::new(Sending {
+            channel_id,
+            kind,
+            draft,
+            subscribers,
+        }))
     }
 }
 
 impl Shard {
     /// A session sends.
-    pub(super) fn submit_from_session(&mut self, turn: &mut Turn<'_>, token: Token, route: Route, send: client::Send) {
+    pub(super) fn submit_from_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        token: Token,
+        route: Route,
+        send: client::Send,
+    ) {
         let Ok(payload) = send.payload else { return };
         let connection = route.connection;
         let draft = Draft {
             from_uid: route.uid,
             client_msg_no: send.client_msg_no,
-            flags: MessageFlags { no_persist: send.no_persist, red_dot: send.red_dot, sync_once: send.sync_once },
+            flags: MessageFlags {
+                no_persist: send.no_persist,
+                red_dot: send.red_dot,
+                sync_once: send.sync_once,
+            },
             setting: send.setting,
             expire_s: send.expire_s,
             topic: send.topic,
             payload,
             origin: Some((self.config.node, connection)),
         };
-        let sending =
-            Sending { channel_id: send.channel_id, kind: send.kind, draft, subscribers: Vec::new() };
-        self.ingress(turn, Source::Session { token, connection }, Purpose::Send(Box::new(sending)));
+        let sending = Sending {
+            channel_id: send.channel_id,
+            kind: send.kind,
+            draft,
+            subscribers: Vec::new(),
+        };
+        self.ingress(
+            turn,
+            Source::Session { token, connection },
+            Purpose::Send(Box::new(sending)),
+        );
     }
 
     /// A session subscribes.
     pub(super) fn subscribe_session(&mut self, turn: &mut Turn<'_>, subscription: Subscription) {
-        let Subscription { token, route, channel_id, kind, renewal } = subscription;
+        let Subscription {
+            token,
+            route,
+            channel_id,
+            kind,
+            renewal,
+        } = subscription;
         let connection = route.connection;
         if renewal && let Some(channel) = channel_for(&route.uid, &channel_id, kind) {
             // Permission was given; a lease is renewed at whoever leads now.
-            self.call(turn, Request::Subscribe { channel, route, subscribe: true }, Then::Subscribed { token });
+            self.call(
+                turn,
+                Request::Subscribe {
+                    channel,
+                    route,
+                    subscribe: true,
+                },
+                Then::Subscribed { token },
+            );
             return;
         }
         self.ingress(
             turn,
             Source::Session { token, connection },
-            Purpose::Subscribe { route, channel_id, kind },
+            Purpose::Subscribe {
+                route,
+                channel_id,
+                kind,
+            },
         );
     }
 
@@ -153,7 +198,15 @@ impl Shard {
         kind: ChannelKind,
     ) {
         if let Some(channel) = channel_for(&route.uid, channel_id, kind) {
-            self.call(turn, Request::Subscribe { channel, route, subscribe: false }, Then::Nothing);
+            self.call(
+                turn,
+                Request::Subscribe {
+                    channel,
+                    route,
+                    subscribe: false,
+                },
+                Then::Nothing,
+            );
         }
     }
 
@@ -174,9 +227,21 @@ impl Shard {
             Ok(question) => question,
             Err(reason) => return self.finish(turn, source, purpose, None, Err(reason)),
         };
-        let rows: Vec<_> = super::facts::rows_of(&question).into_iter().map(|row| (row, None)).collect();
+        let rows: Vec<_> = super::facts::rows_of(&question)
+            .into_iter()
+            .map(|row| (row, None))
+            .collect();
         let token = self.next_token();
-        self.ingress.jobs.insert(token, Job { source, purpose, question, rows, asked: 0 });
+        self.ingress.jobs.insert(
+            token,
+            Job {
+                source,
+                purpose,
+                question,
+                rows,
+                asked: 0,
+            },
+        );
         self.queue.push_back(Step::Facts { job: token });
     }
 
@@ -197,14 +262,20 @@ impl Shard {
                     allowlist,
                 )
             }
-            Purpose::Subscribe { route, channel_id, kind } => Question::subscribe(&route.uid, channel_id, *kind),
+            Purpose::Subscribe {
+                route,
+                channel_id,
+                kind,
+            } => Question::subscribe(&route.uid, channel_id, *kind),
             Purpose::Read(query) => Question::read(&query.login_uid, &query.channel_id, query.kind),
         }
     }
 
     /// Rows of groups that are replicated here and have a leader are read here; the others are asked for (M-16).
     pub(super) fn gather_facts(&mut self, turn: &mut Turn<'_>, token: Token) -> Result<(), Miss> {
-        let Some(job) = self.ingress.jobs.get(&token) else { return Ok(()) };
+        let Some(job) = self.ingress.jobs.get(&token) else {
+            return Ok(());
+        };
         let mut found = Vec::new();
         let mut missing = Vec::new();
         let mut far: BTreeMap<GroupId, Vec<usize>> = BTreeMap::new();
@@ -213,12 +284,19 @@ impl Shard {
                 continue;
             }
             let group = self.directory.group_of(row.slot);
-            let here = self.directory.group(group).is_some_and(|route| route.hosted && route.leader.is_some());
+            let here = self
+                .directory
+                .group(group)
+                .is_some_and(|route| route.hosted && route.leader.is_some());
             if !here {
                 far.entry(group).or_default().push(position);
                 continue;
             }
-            match turn.rows.row(&Key::Slot { slot: row.slot, table: row.table, key: row.key.clone() }) {
+            match turn.rows.row(&Key::Slot {
+                slot: row.slot,
+                table: row.table,
+                key: row.key.clone(),
+            }) {
                 Ok(value) => found.push((position, value)),
                 Err(Miss(keys)) => missing.extend(keys),
             }
@@ -226,7 +304,9 @@ impl Shard {
         if !missing.is_empty() {
             return Err(Miss(missing));
         }
-        let Some(job) = self.ingress.jobs.get_mut(&token) else { return Ok(()) };
+        let Some(job) = self.ingress.jobs.get_mut(&token) else {
+            return Ok(());
+        };
         for (position, value) in found {
             job.rows[position].1 = Some(value);
         }
@@ -234,7 +314,10 @@ impl Shard {
         let questions: Vec<_> = far
             .into_iter()
             .map(|(group, positions)| {
-                let keys = positions.iter().map(|&position| job.rows[position].0.clone()).collect();
+                let keys = positions
+                    .iter()
+                    .map(|&position| job.rows[position].0.clone())
+                    .collect();
                 (group, positions, keys)
             })
             .collect();
@@ -242,14 +325,29 @@ impl Shard {
             self.decide(turn, token);
         }
         for (group, positions, keys) in questions {
-            self.call(turn, Request::Rows { group, keys }, Then::Facts { job: token, positions });
+            self.call(
+                turn,
+                Request::Rows { group, keys },
+                Then::Facts {
+                    job: token,
+                    positions,
+                },
+            );
         }
         Ok(())
     }
 
     /// Rows came from elsewhere, or could not be had: then it is refused, worth a retry (SF-4).
-    pub(super) fn on_facts(&mut self, turn: &mut Turn<'_>, token: Token, positions: &[usize], reply: Option<Reply>) {
-        let Some(job) = self.ingress.jobs.get_mut(&token) else { return };
+    pub(super) fn on_facts(
+        &mut self,
+        turn: &mut Turn<'_>,
+        token: Token,
+        positions: &[usize],
+        reply: Option<Reply>,
+    ) {
+        let Some(job) = self.ingress.jobs.get_mut(&token) else {
+            return;
+        };
         let Some(Reply::Rows(rows)) = reply else {
             if let Some(job) = self.ingress.jobs.remove(&token) {
                 self.finish(turn, job.source, job.purpose, None, Err(Reason::NODE_NOT_MATCH));
@@ -266,9 +364,14 @@ impl Shard {
     }
 
     fn decide(&mut self, turn: &mut Turn<'_>, token: Token) {
-        let Some(job) = self.ingress.jobs.remove(&token) else { return };
-        let rows: Vec<(RowKey, Option<Row>)> =
-            job.rows.into_iter().map(|(key, row)| (key, row.flatten())).collect();
+        let Some(job) = self.ingress.jobs.remove(&token) else {
+            return;
+        };
+        let rows: Vec<(RowKey, Option<Row>)> = job
+            .rows
+            .into_iter()
+            .map(|(key, row)| (key, row.flatten()))
+            .collect();
         let verdict = super::facts::facts_of(&job.question, &rows)
             .and_then(|facts| permission::decide(&job.question, &facts).map(|()| facts));
         self.finish(turn, job.source, job.purpose, Some(job.question), verdict);
@@ -292,7 +395,15 @@ impl Shard {
             (Purpose::Subscribe { route, .. }, Some(question), Ok(_)) => {
                 if let Source::Session { token, .. } = source {
                     let channel = question.log_channel().clone();
-                    self.call(turn, Request::Subscribe { channel, route, subscribe: true }, Then::Subscribed { token });
+                    self.call(
+                        turn,
+                        Request::Subscribe {
+                            channel,
+                            route,
+                            subscribe: true,
+                        },
+                        Then::Subscribed { token },
+                    );
                 }
             }
             (Purpose::Subscribe { .. }, _, Err(reason)) => {
@@ -301,7 +412,13 @@ impl Shard {
                 }
             }
             (Purpose::Read(query), Some(question), Ok(facts)) => {
-                self.read_history(turn, &source, &query, question.log_channel().clone(), facts.visible_from());
+                self.read_history(
+                    turn,
+                    &source,
+                    &query,
+                    question.log_channel().clone(),
+                    facts.visible_from(),
+                );
             }
             (Purpose::Read(_), _, Err(reason)) => {
                 if let Source::Ask(ask) = source {
@@ -315,8 +432,12 @@ impl Shard {
     }
 
     fn next_of_session(&mut self, turn: &mut Turn<'_>, source: &Source) {
-        let Source::Session { connection, .. } = source else { return };
-        let Some(waiting) = self.ingress.sessions.get_mut(connection) else { return };
+        let Source::Session { connection, .. } = source else {
+            return;
+        };
+        let Some(waiting) = self.ingress.sessions.get_mut(connection) else {
+            return;
+        };
         waiting.pop_front();
         match waiting.front().cloned() {
             Some((source, purpose)) => self.begin_job(turn, source, purpose),
@@ -343,7 +464,12 @@ impl Shard {
             visible_from,
         };
         let (incarnation, leader_epoch) = (Incarnation(0), LeaderEpoch(0));
-        let request = Request::History { channel, incarnation, leader_epoch, query: range };
+        let request = Request::History {
+            channel,
+            incarnation,
+            leader_epoch,
+            query: range,
+        };
         self.call(turn, request, Then::Ask { ask });
     }
 
@@ -360,7 +486,9 @@ impl Shard {
 
     fn forward_next(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
         let bytes_max = self.config.limits.replicate_bytes;
-        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else { return };
+        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else {
+            return;
+        };
         if !forwarder.on_the_way.is_empty() {
             return;
         }
@@ -371,7 +499,9 @@ impl Shard {
             if !drafts.is_empty() && (drafts.len() >= BATCH_MAX || bytes > bytes_max) {
                 break;
             }
-            let Some((source, draft)) = forwarder.waiting.pop_front() else { break };
+            let Some((source, draft)) = forwarder.waiting.pop_front() else {
+                break;
+            };
             forwarder.on_the_way.push(source);
             drafts.push(draft);
         }
@@ -385,12 +515,20 @@ impl Shard {
             leader_epoch: LeaderEpoch(0),
             drafts,
         };
-        self.call(turn, request, Then::Appended { channel: channel.clone() });
+        self.call(
+            turn,
+            request,
+            Then::Appended {
+                channel: channel.clone(),
+            },
+        );
     }
 
     /// A batch is answered.
     pub(super) fn on_forwarded(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: Option<Reply>) {
-        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else { return };
+        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else {
+            return;
+        };
         let sources = std::mem::take(&mut forwarder.on_the_way);
         let outcomes = outcomes_of(reply, sources.len());
         for (source, outcome) in sources.into_iter().zip(outcomes) {
@@ -408,7 +546,8 @@ impl Shard {
         }
         match source {
             Source::Session { token, .. } => {
-                self.queue.push_back(Step::Sessions(session::Input::SendDone { token, outcome }));
+                self.queue
+                    .push_back(Step::Sessions(session::Input::SendDone { token, outcome }));
             }
             Source::Ask(ask) => self.on_ask_sent(turn, ask, outcome),
         }
@@ -422,7 +561,9 @@ fn outcomes_of(reply: Option<Reply>, count: usize) -> Vec<Outcome> {
         Some(Reply::Busy | Reply::Proposed(Err(ProposeError::Full))) => {
             vec![Outcome::Refused(Reason::RATE_LIMITED); count]
         }
-        Some(Reply::NotLeader { .. } | Reply::Unavailable) => vec![Outcome::Refused(Reason::NODE_NOT_MATCH); count],
+        Some(Reply::NotLeader { .. } | Reply::Unavailable) => {
+            vec![Outcome::Refused(Reason::NODE_NOT_MATCH); count]
+        }
         Some(_) | None => vec![Outcome::Unknown; count],
     }
 }

@@ -26,28 +26,61 @@ pub(super) struct Liveness {
 impl Liveness {
     /// Nobody but this node is alive at the start.
     pub(super) fn new(this: NodeId, boots: Boots, nodes: &[NodeId]) -> Liveness {
-        let unknown = NodeState { boots: None, alive: false };
-        let mut states: BTreeMap<_, _> = nodes.iter().map(|&node| (node, (unknown, Duration::ZERO))).collect();
-        states.insert(this, (NodeState { boots: Some(boots), alive: true }, Duration::ZERO));
-        Liveness { this, nodes: states, silent_since: BTreeMap::new(), next_beat: Duration::ZERO }
+        let unknown = NodeState {
+            boots: None,
+            alive: false,
+        };
+        let mut states: BTreeMap<_, _> = nodes
+            .iter()
+            .map(|&node| (node, (unknown, Duration::ZERO)))
+            .collect();
+        states.insert(
+            this,
+            (
+                NodeState {
+                    boots: Some(boots),
+                    alive: true,
+                },
+                Duration::ZERO,
+            ),
+        );
+        Liveness {
+            this,
+            nodes: states,
+            silent_since: BTreeMap::new(),
+            next_beat: Duration::ZERO,
+        }
     }
 
     /// What is known of `node`.
     pub(super) fn state(&self, node: NodeId) -> NodeState {
-        self.nodes.get(&node).map_or(NodeState { boots: None, alive: false }, |(state, _)| *state)
+        self.nodes.get(&node).map_or(
+            NodeState {
+                boots: None,
+                alive: false,
+            },
+            |(state, _)| *state,
+        )
     }
 
     /// All nodes, with the time since which a silent one is silent.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (NodeId, NodeState, Duration)> + '_ {
         self.nodes.iter().map(|(&node, &(state, _))| {
-            (node, state, self.silent_since.get(&node).copied().unwrap_or(Duration::ZERO))
+            (
+                node,
+                state,
+                self.silent_since.get(&node).copied().unwrap_or(Duration::ZERO),
+            )
         })
     }
 
     /// A heartbeat came: returns the new state when it differs.
     pub(super) fn heard(&mut self, now: Now, node: NodeId, boots: Boots) -> Option<NodeState> {
         let entry = self.nodes.get_mut(&node)?;
-        let state = NodeState { boots: Some(boots), alive: true };
+        let state = NodeState {
+            boots: Some(boots),
+            alive: true,
+        };
         let changed = entry.0 != state;
         *entry = (state, now.monotonic);
         changed.then_some(state)

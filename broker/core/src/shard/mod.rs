@@ -46,7 +46,8 @@ mod view;
 pub use config::{Config, Faults, Image};
 pub use liveness::NodeState;
 pub use peer::{
-    HistoryRange, LANES, Peer, Reply, Request, RowKey, VoterProgress, channel_lane, connection_lane, group_shard,
+    HistoryRange, LANES, Peer, Reply, Request, RowKey, VoterProgress, channel_lane, connection_lane,
+    group_shard,
 };
 pub use view::{ChannelView, Counters, GroupView, View};
 
@@ -174,11 +175,15 @@ impl Shard {
     fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
         match event {
             Event::Peer { from, message } => self.on_peer(turn, from, message),
-            Event::ClientOpened { connection } => self.session_input(turn, session::Input::Opened { connection }),
+            Event::ClientOpened { connection } => {
+                self.session_input(turn, session::Input::Opened { connection })
+            }
             Event::ClientFrame { connection, frame } => {
                 self.session_input(turn, session::Input::Frame { connection, frame });
             }
-            Event::ClientClosed { connection } => self.session_input(turn, session::Input::Closed { connection }),
+            Event::ClientClosed { connection } => {
+                self.session_input(turn, session::Input::Closed { connection })
+            }
             Event::Stored { instance, through } => self.on_stored(instance, through),
             Event::ReadDone { token, page } => self.on_read(turn, token, page),
             Event::Loaded { token, rows } => self.on_loaded(turn, token, rows),
@@ -216,7 +221,10 @@ impl Shard {
     }
 
     fn new_authority(&self, first_token: Token) -> append::Authority {
-        #[cfg_attr(not(feature = "mutants"), expect(unused_mut, reason = "only planted faults change it"))]
+        #[cfg_attr(
+            not(feature = "mutants"),
+            expect(unused_mut, reason = "only planted faults change it")
+        )]
         let mut authority = append::Authority::new(&self.config.limits, first_token);
         #[cfg(feature = "mutants")]
         authority.plant(self.config.faults.append);
@@ -224,7 +232,10 @@ impl Shard {
     }
 
     fn delivery_settings(&self) -> delivery::Settings {
-        delivery::Settings { limits: self.config.limits.clone(), faults: self.config.faults.delivery }
+        delivery::Settings {
+            limits: self.config.limits.clone(),
+            faults: self.config.faults.delivery,
+        }
     }
 }
 
@@ -233,7 +244,9 @@ fn payload_guard(limits: &Limits) -> Stage {
     Stage {
         name: Arc::from("payload-guard"),
         priority: i32::MAX,
-        kind: Kind::PayloadGuard { bytes_max: limits.payload_bytes_max },
+        kind: Kind::PayloadGuard {
+            bytes_max: limits.payload_bytes_max,
+        },
         deadline: Duration::from_secs(1),
         on_failure: Policy::Reject,
     }

@@ -70,7 +70,16 @@ impl Shard {
         if group == GroupId::CONTROLLER {
             return;
         }
-        let fenced = leader.map(|leader| (leader, Fence { group, term, config_epoch: 0 }));
+        let fenced = leader.map(|leader| {
+            (
+                leader,
+                Fence {
+                    group,
+                    term,
+                    config_epoch: 0,
+                },
+            )
+        });
         for slot in self.directory.slots_of(group) {
             self.owner_input(turn, OwnerInput::Leader { slot, leader: fenced });
         }
@@ -98,7 +107,10 @@ impl Shard {
     fn spread_meta(&mut self, turn: &mut Turn<'_>, group: GroupId, channel: ChannelKey, meta: &ChannelMeta) {
         let here = self.config.node;
         if meta.replicas().iter().any(|replica| replica.node == here) {
-            let message = Peer::Meta { channel: channel.clone(), meta: meta.clone() };
+            let message = Peer::Meta {
+                channel: channel.clone(),
+                meta: meta.clone(),
+            };
             turn.out.push(Effect::Send { to: here, message });
         }
         let leads = self.groups.get(&group).is_some_and(|host| host.leads);
@@ -106,16 +118,25 @@ impl Shard {
             && leads
             && leader.node != here
         {
-            turn.out.push(Effect::Send { to: leader.node, message: Peer::Meta { channel, meta: meta.clone() } });
+            turn.out.push(Effect::Send {
+                to: leader.node,
+                message: Peer::Meta {
+                    channel,
+                    meta: meta.clone(),
+                },
+            });
         }
     }
 
     /// Newer metadata of a channel.
     pub(super) fn on_meta(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, meta: ChannelMeta) {
-        let leads = meta
-            .leader
-            .is_some_and(|leader| leader.node == self.config.node && leader.process == self.config.boots.process);
-        let active = self.channels.get(channel).is_some_and(|host| host.active.is_some());
+        let leads = meta.leader.is_some_and(|leader| {
+            leader.node == self.config.node && leader.process == self.config.boots.process
+        });
+        let active = self
+            .channels
+            .get(channel)
+            .is_some_and(|host| host.active.is_some());
         if leads || active {
             self.apply_meta(turn, channel, meta);
         }

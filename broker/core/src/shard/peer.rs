@@ -9,8 +9,8 @@ use crate::presence;
 use crate::rows::{Row, Table};
 use crate::slot;
 use crate::types::{
-    Boots, ChannelKey, ChannelMeta, ConnectionId, DeviceFlag, GroupId, Incarnation, LeaderEpoch, NodeId, Route, Seq,
-    SlotId, Term, Token, Uid,
+    Boots, ChannelKey, ChannelMeta, ConnectionId, DeviceFlag, GroupId, Incarnation, LeaderEpoch, NodeId,
+    Route, Seq, SlotId, Term, Token, Uid,
 };
 use bytes::Bytes;
 use std::sync::Arc;

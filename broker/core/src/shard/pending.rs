@@ -13,7 +13,10 @@ pub(super) struct Pending<T> {
 
 impl<T> Default for Pending<T> {
     fn default() -> Pending<T> {
-        Pending { waiting: BTreeMap::new(), deadlines: BTreeSet::new() }
+        Pending {
+            waiting: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+        }
     }
 }
 

@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Shard {
     /// Steps the authority of a group.
     pub(super) fn presence_input(&mut self, turn: &mut Turn<'_>, group: GroupId, input: Input) {
-        let Some(host) = self.groups.get_mut(&group) else { return };
+        let Some(host) = self.groups.get_mut(&group) else {
+            return;
+        };
         let mut outputs = Vec::new();
         host.presence.handle(turn.now, input, &mut outputs);
         send_notices(turn, outputs);
@@ -25,12 +27,30 @@ impl Shard {
         if group == GroupId::CONTROLLER {
             return;
         }
-        let Some(host) = self.groups.get(&group) else { return };
-        let fence = host.leads.then_some(Fence { group, term: host.term, config_epoch: 0 });
-        let expected: BTreeSet<NodeId> =
-            self.liveness.nodes().filter(|(_, state, _)| state.alive).map(|(node, _, _)| node).collect();
+        let Some(host) = self.groups.get(&group) else {
+            return;
+        };
+        let fence = host.leads.then_some(Fence {
+            group,
+            term: host.term,
+            config_epoch: 0,
+        });
+        let expected: BTreeSet<NodeId> = self
+            .liveness
+            .nodes()
+            .filter(|(_, state, _)| state.alive)
+            .map(|(node, _, _)| node)
+            .collect();
         for slot in self.directory.slots_of(group) {
-            self.presence_input(turn, group, Input::Leadership { slot, fence, expected: expected.clone() });
+            self.presence_input(
+                turn,
+                group,
+                Input::Leadership {
+                    slot,
+                    fence,
+                    expected: expected.clone(),
+                },
+            );
         }
     }
 
@@ -48,7 +68,10 @@ impl Shard {
         // Not hosted here: the asker's hint was old.
         let notices = match request {
             Request::Lookup { token, slots } => {
-                let slots = slots.into_iter().map(|(slot, _)| (slot, Presence::Unknown)).collect();
+                let slots = slots
+                    .into_iter()
+                    .map(|(slot, _)| (slot, Presence::Unknown))
+                    .collect();
                 vec![Notice::Found { token, slots }]
             }
             Request::Register { slot, .. } | Request::Announce { slot, .. } | Request::Touch { slot, .. } => {
@@ -56,7 +79,13 @@ impl Shard {
             }
             Request::Unregister { .. } => Vec::new(),
         };
-        send_notices(turn, notices.into_iter().map(|notice| Output::Send { to: from, notice }).collect());
+        send_notices(
+            turn,
+            notices
+                .into_iter()
+                .map(|notice| Output::Send { to: from, notice })
+                .collect(),
+        );
     }
 
     /// Where are these users? Every slot gets an answer or is unknown within the bound; answers come in parts.
@@ -65,7 +94,10 @@ impl Shard {
         let mut groups: BTreeMap<GroupId, Vec<(SlotId, Vec<Uid>)>> = BTreeMap::new();
         let asked: BTreeSet<SlotId> = slots.iter().map(|(slot, _)| *slot).collect();
         for (slot, uids) in slots {
-            groups.entry(self.directory.group_of(slot)).or_default().push((slot, uids));
+            groups
+                .entry(self.directory.group_of(slot))
+                .or_default()
+                .push((slot, uids));
         }
         let deadline = turn.now.after(self.config.limits.request_timeout);
         self.lookups.insert(token, deadline, (then, asked));
@@ -74,12 +106,21 @@ impl Shard {
             let request = Request::Lookup { token, slots };
             match leader {
                 Some(to) => {
-                    let message = Peer::Presence { group, caller: self.caller(), request };
+                    let message = Peer::Presence {
+                        group,
+                        caller: self.caller(),
+                        request,
+                    };
                     turn.out.push(Effect::Send { to, message });
                 }
                 None => {
-                    let Request::Lookup { slots, .. } = request else { continue };
-                    let slots = slots.into_iter().map(|(slot, _)| (slot, Presence::Unknown)).collect();
+                    let Request::Lookup { slots, .. } = request else {
+                        continue;
+                    };
+                    let slots = slots
+                        .into_iter()
+                        .map(|(slot, _)| (slot, Presence::Unknown))
+                        .collect();
                     self.on_found(turn, token, slots);
                 }
             }
@@ -93,7 +134,9 @@ impl Shard {
         token: crate::types::Token,
         slots: Vec<(SlotId, Presence)>,
     ) {
-        let Some((then, asked)) = self.lookups.get_mut(token) else { return };
+        let Some((then, asked)) = self.lookups.get_mut(token) else {
+            return;
+        };
         let slots: Vec<_> = slots.into_iter().filter(|(slot, _)| asked.remove(slot)).collect();
         let (then, done) = (then.clone(), asked.is_empty());
         if done {
@@ -113,8 +156,14 @@ impl Shard {
     fn answer_lookup(&mut self, turn: &mut Turn<'_>, then: Lookup, slots: Vec<(SlotId, Presence)>) {
         match then {
             Lookup::Delivery { channel, token } => {
-                let slots = slots.into_iter().map(|(slot, presence)| (slot, to_delivery(presence))).collect();
-                self.queue.push_back(Step::Delivery { channel, input: delivery::Input::Found { token, slots } });
+                let slots = slots
+                    .into_iter()
+                    .map(|(slot, presence)| (slot, to_delivery(presence)))
+                    .collect();
+                self.queue.push_back(Step::Delivery {
+                    channel,
+                    input: delivery::Input::Found { token, slots },
+                });
             }
             Lookup::Online { ask } => self.on_online_part(turn, ask, slots),
         }
@@ -131,6 +180,12 @@ fn to_delivery(presence: Presence) -> delivery::Presence {
 /// Authorities tell shards.
 pub(super) fn send_notices(turn: &mut Turn<'_>, outputs: Vec<Output>) {
     for Output::Send { to, notice } in outputs {
-        turn.out.push(Effect::Send { to: to.node, message: Peer::PresenceNotice { shard: to.shard, notice } });
+        turn.out.push(Effect::Send {
+            to: to.node,
+            message: Peer::PresenceNotice {
+                shard: to.shard,
+                notice,
+            },
+        });
     }
 }

@@ -29,9 +29,18 @@ pub(super) enum Purpose {
     /// Leadership is proved first, then a window is read in parts.
     Prove { reply_to: ReplyTo, range: HistoryRange },
     /// The window.
-    History { reply_to: ReplyTo, window: Window, found: Vec<Arc<Committed>>, bytes: usize },
+    History {
+        reply_to: ReplyTo,
+        window: Window,
+        found: Vec<Arc<Committed>>,
+        bytes: usize,
+    },
     /// The record of a send that an idempotency row names.
-    Outcome { reply_to: ReplyTo, row: DedupeRow, hash: u64 },
+    Outcome {
+        reply_to: ReplyTo,
+        row: DedupeRow,
+        hash: u64,
+    },
 }
 
 /// A lookup of a send.
@@ -52,21 +61,48 @@ impl Shard {
         request: Request,
     ) {
         let token = self.next_token();
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         let current = active.meta.incarnation;
         match request {
-            Request::Append { incarnation, drafts, .. } if incarnation == current => {
+            Request::Append {
+                incarnation, drafts, ..
+            } if incarnation == current => {
                 active.submits.insert(token, reply_to);
                 let input = append::Input::Submit { token, drafts };
-                self.queue.push_back(Step::Append { channel: channel.clone(), input });
+                self.queue.push_back(Step::Append {
+                    channel: channel.clone(),
+                    input,
+                });
             }
-            Request::History { incarnation, query, .. } if incarnation == current => {
-                active.reads.insert(token, Purpose::Prove { reply_to, range: query });
+            Request::History {
+                incarnation, query, ..
+            } if incarnation == current => {
+                active.reads.insert(
+                    token,
+                    Purpose::Prove {
+                        reply_to,
+                        range: query,
+                    },
+                );
                 self.to_replica(channel, Input::ProveLeadership { token });
             }
-            Request::SendOutcome { incarnation, from_uid, client_msg_no, .. } if incarnation == current => {
-                let find = FindSend { reply_to, from_uid, client_msg_no };
-                self.queue.push_back(Step::FindSend { channel: channel.clone(), find });
+            Request::SendOutcome {
+                incarnation,
+                from_uid,
+                client_msg_no,
+                ..
+            } if incarnation == current => {
+                let find = FindSend {
+                    reply_to,
+                    from_uid,
+                    client_msg_no,
+                };
+                self.queue.push_back(Step::FindSend {
+                    channel: channel.clone(),
+                    find,
+                });
             }
             Request::Subscribe { route, subscribe, .. } => {
                 let input = if subscribe {
@@ -74,7 +110,10 @@ impl Shard {
                 } else {
                     delivery::Input::Unsubscribe { route }
                 };
-                self.queue.push_back(Step::Delivery { channel: channel.clone(), input });
+                self.queue.push_back(Step::Delivery {
+                    channel: channel.clone(),
+                    input,
+                });
                 self.reply(turn, reply_to, Reply::Done);
             }
             _ => self.reply(turn, reply_to, Reply::NotLeader { hint: None }),
@@ -85,41 +124,80 @@ impl Shard {
     pub(super) fn to_replica(&mut self, channel: &ChannelKey, input: Input) {
         if let Some(host) = self.channels.get(channel) {
             let activation = host.activation;
-            self.queue.push_back(Step::Channel { channel: channel.clone(), activation, input });
+            self.queue.push_back(Step::Channel {
+                channel: channel.clone(),
+                activation,
+                input,
+            });
         }
     }
 
     /// Reads committed records from `from`.
-    pub(super) fn read_records(&mut self, channel: &ChannelKey, from: Seq, records_max: u32, purpose: Purpose) {
+    pub(super) fn read_records(
+        &mut self,
+        channel: &ChannelKey,
+        from: Seq,
+        records_max: u32,
+        purpose: Purpose,
+    ) {
         let token = self.next_token();
         let bytes_max = self.config.limits.history_bytes_max.min(1 << 20);
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         active.reads.insert(token, purpose);
-        self.to_replica(channel, Input::Read { token, from, records_max, bytes_max });
+        self.to_replica(
+            channel,
+            Input::Read {
+                token,
+                from,
+                records_max,
+                bytes_max,
+            },
+        );
     }
 
     /// The leader is the leader: the window is fixed and read.
     pub(super) fn on_proven(&mut self, channel: &ChannelKey, token: Token, high_watermark: Seq) {
-        let Some(active) = self.active(channel) else { return };
-        let Some(Purpose::Prove { reply_to, range }) = active.reads.remove(&token) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
+        let Some(Purpose::Prove { reply_to, range }) = active.reads.remove(&token) else {
+            return;
+        };
         let window = Window::of(range, high_watermark);
         let (from, count) = (window.first, window.count());
-        let purpose = Purpose::History { reply_to, window, found: Vec::new(), bytes: 0 };
+        let purpose = Purpose::History {
+            reply_to,
+            window,
+            found: Vec::new(),
+            bytes: 0,
+        };
         // An empty window is read too: the answer says where the log starts.
         self.read_records(channel, from, count.max(1), purpose);
     }
 
     /// Leadership could not be proved.
     pub(super) fn on_not_proven(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, token: Token) {
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         if let Some(Purpose::Prove { reply_to, .. }) = active.reads.remove(&token) {
             self.reply(turn, reply_to, Reply::NotLeader { hint: None });
         }
     }
 
     /// Records were read.
-    pub(super) fn on_read_reply(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, token: Token, reply: ReadReply) {
-        let Some(active) = self.active(channel) else { return };
+    pub(super) fn on_read_reply(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        token: Token,
+        reply: ReadReply,
+    ) {
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         let incarnation = active.meta.incarnation;
         match active.reads.remove(&token) {
             Some(Purpose::Check { token, seq }) => {
@@ -128,18 +206,37 @@ impl Shard {
                 } else if seq < reply.log_start {
                     Checked::Removed { log_start: reply.log_start }
                 } else {
-                    reply.records.into_iter().find(|record| record.seq == seq).map_or(Checked::Missing, Checked::Record)
+                    reply
+                        .records
+                        .into_iter()
+                        .find(|record| record.seq == seq)
+                        .map_or(Checked::Missing, Checked::Record)
                 };
                 let input = append::Input::RecordChecked { token, checked };
-                self.queue.push_back(Step::Append { channel: channel.clone(), input });
+                self.queue.push_back(Step::Append {
+                    channel: channel.clone(),
+                    input,
+                });
             }
             Some(Purpose::Delivery { token, through }) => {
-                let messages = decode(channel, incarnation, reply.records.into_iter().filter(|record| record.seq <= through));
+                let messages = decode(
+                    channel,
+                    incarnation,
+                    reply.records.into_iter().filter(|record| record.seq <= through),
+                );
                 let messages = messages.filter(|_| !reply.failed);
                 let input = delivery::Input::Records { token, messages };
-                self.queue.push_back(Step::Delivery { channel: channel.clone(), input });
+                self.queue.push_back(Step::Delivery {
+                    channel: channel.clone(),
+                    input,
+                });
             }
-            Some(Purpose::History { reply_to, window, found, bytes }) => {
+            Some(Purpose::History {
+                reply_to,
+                window,
+                found,
+                bytes,
+            }) => {
                 self.on_history_part(turn, channel, (reply_to, window, found, bytes), reply);
             }
             Some(Purpose::Outcome { reply_to, row, hash }) => {
@@ -157,34 +254,71 @@ impl Shard {
         (reply_to, window, mut found, mut bytes): (ReplyTo, Window, Vec<Arc<Committed>>, usize),
         reply: ReadReply,
     ) {
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         let incarnation = active.meta.incarnation;
         let last_read = reply.records.last().map(|record| record.seq);
-        bytes += reply.records.iter().map(|record| record.body.len()).sum::<usize>();
-        let part = reply.records.into_iter().filter(|record| window.contains(record.seq));
+        bytes += reply
+            .records
+            .iter()
+            .map(|record| record.body.len())
+            .sum::<usize>();
+        let part = reply
+            .records
+            .into_iter()
+            .filter(|record| window.contains(record.seq));
         let Some(part) = decode(channel, incarnation, part).filter(|_| !reply.failed) else {
             return self.reply(turn, reply_to, Reply::Unavailable);
         };
-        found.extend(part.into_iter().filter(|message| !is_expired(message, turn.now.wall_ms)));
+        found.extend(
+            part.into_iter()
+                .filter(|message| !is_expired(message, turn.now.wall_ms)),
+        );
         let full = bytes >= self.config.limits.history_bytes_max as usize;
         match last_read {
             Some(last) if last < window.last && !full => {
                 let left = window.last.0 - last.0;
-                let purpose = Purpose::History { reply_to, window, found, bytes };
-                self.read_records(channel, last.next(), u32::try_from(left).unwrap_or(u32::MAX), purpose);
+                let purpose = Purpose::History {
+                    reply_to,
+                    window,
+                    found,
+                    bytes,
+                };
+                self.read_records(
+                    channel,
+                    last.next(),
+                    u32::try_from(left).unwrap_or(u32::MAX),
+                    purpose,
+                );
             }
             _ => {
                 let cut = full && last_read.is_some_and(|last| last < window.last);
                 let gap_until = window.gap(reply.log_start);
                 let more = cut || window.more(reply.log_start);
-                self.reply(turn, reply_to, Reply::History { messages: found, more, gap_until });
+                self.reply(
+                    turn,
+                    reply_to,
+                    Reply::History {
+                        messages: found,
+                        more,
+                        gap_until,
+                    },
+                );
             }
         }
     }
 
     /// Looks a send up by its idempotency key (SF-5).
-    pub(super) fn find_send(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, find: FindSend) -> Result<(), Miss> {
-        let Some(active) = self.channels.get(channel).and_then(|host| host.active.as_ref()) else { return Ok(()) };
+    pub(super) fn find_send(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        find: FindSend,
+    ) -> Result<(), Miss> {
+        let Some(active) = self.channels.get(channel).and_then(|host| host.active.as_ref()) else {
+            return Ok(());
+        };
         let Some(key) = append::key_of(&probe(&find.from_uid, &find.client_msg_no)) else {
             self.reply(turn, find.reply_to, Reply::SendOutcome(None));
             return Ok(());
@@ -195,9 +329,17 @@ impl Shard {
         let today = turn.now.wall_ms / DAY_MS;
         for day in (today.saturating_sub(window_days)..=today + 1).rev() {
             let day = u16::try_from(day).unwrap_or(u16::MAX);
-            let row = turn.rows.row(&Key::Dedupe { day, incarnation, hash: key.hash })?;
+            let row = turn.rows.row(&Key::Dedupe {
+                day,
+                incarnation,
+                hash: key.hash,
+            })?;
             if let Some(row) = row.as_ref().and_then(|row| DedupeRow::decode(row)) {
-                let purpose = Purpose::Outcome { reply_to: find.reply_to, row, hash: key.hash };
+                let purpose = Purpose::Outcome {
+                    reply_to: find.reply_to,
+                    row,
+                    hash: key.hash,
+                };
                 self.read_records(channel, row.seq, 1, purpose);
                 return Ok(());
             }
@@ -218,7 +360,11 @@ fn outcome_of(row: DedupeRow, hash: u64, reply: ReadReply) -> Reply {
     if row.seq > reply.high_watermark {
         return Reply::SendOutcome(Some(Outcome::Unknown));
     }
-    let committed = Outcome::Committed { id: row.id, seq: row.seq, stamp_ms: row.stamp_ms };
+    let committed = Outcome::Committed {
+        id: row.id,
+        seq: row.seq,
+        stamp_ms: row.stamp_ms,
+    };
     if row.seq < reply.log_start {
         return Reply::SendOutcome(Some(committed));
     }
@@ -237,7 +383,11 @@ pub(super) fn decode(
         .map(|record| {
             let mut message = codec::decode_message(record.body).ok()?;
             message.seq = record.seq;
-            Some(Arc::new(Committed { channel: channel.clone(), incarnation, message }))
+            Some(Arc::new(Committed {
+                channel: channel.clone(),
+                incarnation,
+                message,
+            }))
         })
         .collect()
 }

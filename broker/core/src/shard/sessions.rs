@@ -32,16 +32,44 @@ impl Shard {
         for output in outputs {
             match output {
                 Output::Frame { connection, frame } => turn.out.push(Effect::Client { connection, frame }),
-                Output::Close { connection, reason } => turn.out.push(Effect::CloseClient { connection, reason }),
-                Output::Authenticate { token, uid, flag, secret } => self.authenticate(turn, token, uid, flag, secret),
-                Output::Register { token, route } => self.owner_input(turn, OwnerInput::Register { token, route }),
+                Output::Close { connection, reason } => {
+                    turn.out.push(Effect::CloseClient { connection, reason })
+                }
+                Output::Authenticate {
+                    token,
+                    uid,
+                    flag,
+                    secret,
+                } => self.authenticate(turn, token, uid, flag, secret),
+                Output::Register { token, route } => {
+                    self.owner_input(turn, OwnerInput::Register { token, route })
+                }
                 Output::Unregister { route } => self.owner_input(turn, OwnerInput::Unregister { route }),
                 Output::Touch { routes } => self.owner_input(turn, OwnerInput::Touch { routes }),
                 Output::Submit { token, route, send } => self.submit_from_session(turn, token, route, send),
-                Output::Subscribe { token, route, channel_id, kind, renewal } => {
-                    self.subscribe_session(turn, super::ingress::Subscription { token, route, channel_id, kind, renewal });
+                Output::Subscribe {
+                    token,
+                    route,
+                    channel_id,
+                    kind,
+                    renewal,
+                } => {
+                    self.subscribe_session(
+                        turn,
+                        super::ingress::Subscription {
+                            token,
+                            route,
+                            channel_id,
+                            kind,
+                            renewal,
+                        },
+                    );
                 }
-                Output::Unsubscribe { route, channel_id, kind } => {
+                Output::Unsubscribe {
+                    route,
+                    channel_id,
+                    kind,
+                } => {
                     self.unsubscribe_session(turn, route, &channel_id, kind);
                 }
                 Output::Offered { token, outcomes } => self.on_offered(turn, token, outcomes),
@@ -49,16 +77,31 @@ impl Shard {
         }
     }
 
-    fn authenticate(&mut self, turn: &mut Turn<'_>, token: Token, uid: Uid, flag: DeviceFlag, secret: Secret) {
+    fn authenticate(
+        &mut self,
+        turn: &mut Turn<'_>,
+        token: Token,
+        uid: Uid,
+        flag: DeviceFlag,
+        secret: Secret,
+    ) {
         if self.config.any_token {
             let result = Ok(DeviceLevel::Slave);
-            self.queue.push_back(Step::Sessions(Input::Authenticated { token, result }));
+            self.queue
+                .push_back(Step::Sessions(Input::Authenticated { token, result }));
             return;
         }
         let key = super::facts::device_row(&uid, flag);
         let group = self.directory.group_of(key.slot);
         // Authoritative: a token that was just cleared must not open a session (S4).
-        self.call(turn, Request::Rows { group, keys: vec![key] }, Then::Authenticated { token, secret });
+        self.call(
+            turn,
+            Request::Rows {
+                group,
+                keys: vec![key],
+            },
+            Then::Authenticated { token, secret },
+        );
     }
 
     /// Steps the owner side of presence.
@@ -82,7 +125,8 @@ impl Shard {
                     }
                 }
                 OwnerOutput::Registered { token, result } => {
-                    self.queue.push_back(Step::Sessions(Input::Registered { token, result }));
+                    self.queue
+                        .push_back(Step::Sessions(Input::Registered { token, result }));
                 }
                 OwnerOutput::Kick { route } => self.queue.push_back(Step::Sessions(Input::Kick { route })),
             }
@@ -114,11 +158,14 @@ impl Shard {
             .collect();
         let token = self.next_token();
         self.pushes.insert(token, from);
-        self.queue.push_back(Step::Sessions(Input::Offer { token, offers }));
+        self.queue
+            .push_back(Step::Sessions(Input::Offer { token, offers }));
     }
 
     fn on_offered(&mut self, turn: &mut Turn<'_>, token: Token, outcomes: Vec<Offered>) {
-        let Some(from) = self.pushes.remove(&token) else { return };
+        let Some(from) = self.pushes.remove(&token) else {
+            return;
+        };
         let outcomes = (0_u16..)
             .zip(outcomes)
             .map(|(position, outcome)| {
@@ -130,13 +177,21 @@ impl Shard {
                 (position, pushed)
             })
             .collect();
-        let message = Peer::Pushed { shard: from.shard, token: from.token, outcomes };
-        turn.out.push(Effect::Send { to: from.node, message });
+        let message = Peer::Pushed {
+            shard: from.shard,
+            token: from.token,
+            outcomes,
+        };
+        turn.out.push(Effect::Send {
+            to: from.node,
+            message,
+        });
     }
 
     /// A session's subscription was decided.
     pub(super) fn subscribed(&mut self, token: Token, reason: Reason) {
-        self.queue.push_back(Step::Sessions(Input::SubscribeDone { token, reason }));
+        self.queue
+            .push_back(Step::Sessions(Input::SubscribeDone { token, reason }));
     }
 }
 

@@ -19,17 +19,37 @@ pub(super) enum Step {
     /// A group.
     Group { group: GroupId, input: slot::Input },
     /// Rows of a group, after a read index.
-    ReadRows { group: GroupId, reply_to: ReplyTo, keys: Vec<RowKey> },
+    ReadRows {
+        group: GroupId,
+        reply_to: ReplyTo,
+        keys: Vec<RowKey>,
+    },
     /// The grants of a group.
-    Grants { group: GroupId, input: slot::grants::Input },
+    Grants {
+        group: GroupId,
+        input: slot::grants::Input,
+    },
     /// A channel replica; of another activation it is dropped (CH-13).
-    Channel { channel: ChannelKey, activation: u64, input: channel::Input },
+    Channel {
+        channel: ChannelKey,
+        activation: u64,
+        input: channel::Input,
+    },
     /// A channel's append authority.
-    Append { channel: ChannelKey, input: append::Input },
+    Append {
+        channel: ChannelKey,
+        input: append::Input,
+    },
     /// A channel's delivery.
-    Delivery { channel: ChannelKey, input: delivery::Input },
+    Delivery {
+        channel: ChannelKey,
+        input: delivery::Input,
+    },
     /// A channel's post-commit cursors.
-    Cursors { channel: ChannelKey, input: hooks::cursors::Input },
+    Cursors {
+        channel: ChannelKey,
+        input: hooks::cursors::Input,
+    },
     /// The sessions of this shard.
     Sessions(session::Input),
     /// A lease of message ids is durable.
@@ -37,9 +57,16 @@ pub(super) enum Step {
     /// Message ids begin above what was reserved before.
     IdsStart,
     /// A cursor row is durable.
-    CursorStored { channel: ChannelKey, activation: u64, token: Token },
+    CursorStored {
+        channel: ChannelKey,
+        activation: u64,
+        token: Token,
+    },
     /// The outcome of a send is looked up.
-    FindSend { channel: ChannelKey, find: super::reads::FindSend },
+    FindSend {
+        channel: ChannelKey,
+        find: super::reads::FindSend,
+    },
     /// Facts of a job on its way in.
     Facts { job: Token },
 }
@@ -160,7 +187,9 @@ impl Shard {
 
     /// Rows are loaded: the step that waited runs again, and those behind it follow.
     pub(super) fn on_loaded(&mut self, turn: &mut Turn<'_>, token: Token, rows: Vec<(Key, Option<Row>)>) {
-        let Some(hold) = self.held.loads.remove(&token) else { return };
+        let Some(hold) = self.held.loads.remove(&token) else {
+            return;
+        };
         turn.loaded(rows);
         let mut waiting = self.held.waiting.remove(&hold).unwrap_or_default();
         while let Some(step) = waiting.pop_front() {
@@ -177,7 +206,11 @@ impl Shard {
             Step::Group { group, input } => self.group_input(turn, group, input),
             Step::ReadRows { reply_to, keys, .. } => self.read_rows(turn, reply_to, &keys),
             Step::Grants { group, input } => self.grants_input(turn, group, input),
-            Step::Channel { channel, activation, input } => self.replica_input(turn, &channel, activation, input),
+            Step::Channel {
+                channel,
+                activation,
+                input,
+            } => self.replica_input(turn, &channel, activation, input),
             Step::Append { channel, input } => self.append_input(turn, &channel, input),
             Step::Delivery { channel, input } => {
                 self.delivery_input(turn, &channel, input);
@@ -190,7 +223,11 @@ impl Shard {
             }
             Step::IdsStored { token } => self.ids_input(turn, append::ids::Input::Stored { token }),
             Step::IdsStart => self.ids_input(turn, append::ids::Input::Start),
-            Step::CursorStored { channel, activation, token } => {
+            Step::CursorStored {
+                channel,
+                activation,
+                token,
+            } => {
                 self.on_cursor_stored(&channel, activation, token);
                 Ok(())
             }
@@ -204,28 +241,66 @@ impl Shard {
         match message {
             Peer::Heartbeat { boots } => self.on_heartbeat(turn, from, boots),
             Peer::NodeState { node, state, .. } => self.on_node_state(turn, node, state),
-            Peer::GroupState { group, leader, term, leads, .. } => {
+            Peer::GroupState {
+                group,
+                leader,
+                term,
+                leads,
+                ..
+            } => {
                 self.on_group_state(turn, group, leader, term, leads);
             }
             Peer::Group { group, message } => {
-                self.queue.push_back(Step::Group { group, input: slot::Input::Peer { from, message } });
+                self.queue.push_back(Step::Group {
+                    group,
+                    input: slot::Input::Peer { from, message },
+                });
             }
             Peer::Meta { channel, meta } => self.on_meta(turn, &channel, meta),
             Peer::Exchange { lane, exchange } => self.on_exchange(turn, from, lane, exchange),
-            Peer::Presence { group, caller, request } => self.on_presence_request(turn, group, caller, request),
+            Peer::Presence {
+                group,
+                caller,
+                request,
+            } => self.on_presence_request(turn, group, caller, request),
             Peer::PresenceNotice { notice, .. } => match notice {
                 Notice::Found { token, slots } => self.on_found(turn, token, slots),
                 notice => self.owner_input(turn, OwnerInput::Notice { notice }),
             },
-            Peer::Push { reply_to, token, push, .. } => {
-                self.on_push(PushFrom { node: from, shard: reply_to, token }, &push);
+            Peer::Push {
+                reply_to,
+                token,
+                push,
+                ..
+            } => {
+                self.on_push(
+                    PushFrom {
+                        node: from,
+                        shard: reply_to,
+                        token,
+                    },
+                    &push,
+                );
             }
             Peer::Pushed { token, outcomes, .. } => self.on_pushed(token, outcomes),
             Peer::KickUser { uid, flag, .. } => {
-                self.queue.push_back(Step::Sessions(session::Input::KickUser { uid, flag }));
+                self.queue
+                    .push_back(Step::Sessions(session::Input::KickUser { uid, flag }));
             }
-            Peer::Request { reply_to, token, request } => {
-                self.on_request(turn, ReplyTo { node: from, shard: reply_to, token }, request);
+            Peer::Request {
+                reply_to,
+                token,
+                request,
+            } => {
+                self.on_request(
+                    turn,
+                    ReplyTo {
+                        node: from,
+                        shard: reply_to,
+                        token,
+                    },
+                    request,
+                );
             }
             Peer::Reply { token, reply, .. } => self.on_reply(turn, from, token, reply),
         }
@@ -257,22 +332,45 @@ impl Shard {
         }
         match request {
             Request::Propose { lane, command, .. } => {
-                host.proposals.insert(token, super::groups::Proposer::Caller(reply_to));
-                self.queue.push_back(Step::Group { group, input: slot::Input::Propose { token, lane, command } });
+                host.proposals
+                    .insert(token, super::groups::Proposer::Caller(reply_to));
+                self.queue.push_back(Step::Group {
+                    group,
+                    input: slot::Input::Propose { token, lane, command },
+                });
             }
             Request::Rows { keys, .. } => {
-                host.reads.insert(token, super::groups::AfterIndex::Rows { reply_to, keys });
-                self.queue.push_back(Step::Group { group, input: slot::Input::ReadIndex { token } });
+                host.reads
+                    .insert(token, super::groups::AfterIndex::Rows { reply_to, keys });
+                self.queue.push_back(Step::Group {
+                    group,
+                    input: slot::Input::ReadIndex { token },
+                });
             }
-            Request::Page { slot, table, prefix, after, rows_max, .. } => {
+            Request::Page {
+                slot,
+                table,
+                prefix,
+                after,
+                rows_max,
+                ..
+            } => {
                 let read = self.reading(super::continuation::Reading::Page { reply_to });
-                let request = crate::rows::ReadRequest::SlotRows { slot, table, prefix, after, rows_max };
+                let request = crate::rows::ReadRequest::SlotRows {
+                    slot,
+                    table,
+                    prefix,
+                    after,
+                    rows_max,
+                };
                 turn.out.push(Effect::Read { token: read, request });
             }
             Request::Resolve { channel, .. } => {
                 self.resolve(group, channel, reply_to);
             }
-            Request::VoterChange { channel, progress, .. } => {
+            Request::VoterChange {
+                channel, progress, ..
+            } => {
                 self.on_voter_progress(group, channel, progress);
                 self.reply(turn, reply_to, Reply::Done);
             }
@@ -286,7 +384,10 @@ impl Shard {
     /// A request of the HTTP API; refused at the door when too much waits already.
     pub(super) fn on_ask(&mut self, turn: &mut Turn<'_>, token: Token, ask: Ask) {
         if self.held.len() >= self.config.limits.held_max || self.asks.len() >= self.config.limits.held_max {
-            turn.out.push(Effect::Answer { token, answer: Answer::Failed(Failure::Busy) });
+            turn.out.push(Effect::Answer {
+                token,
+                answer: Answer::Failed(Failure::Busy),
+            });
             return;
         }
         self.begin_ask(turn, token, ask);

@@ -39,7 +39,15 @@ pub(super) struct Turn<'a> {
 impl<'a> Turn<'a> {
     /// A turn over the store's rows.
     pub(super) fn new(now: Now, base: &'a dyn Rows, out: &'a mut Vec<Effect>) -> Turn<'a> {
-        Turn { now, rows: TurnRows { base, written: BTreeMap::new(), loaded: BTreeMap::new() }, out }
+        Turn {
+            now,
+            rows: TurnRows {
+                base,
+                written: BTreeMap::new(),
+                loaded: BTreeMap::new(),
+            },
+            out,
+        }
     }
 
     /// Adds what the driver loaded.
@@ -69,6 +77,10 @@ impl<'a> Turn<'a> {
                 | Write::DropIncarnation { .. } => {}
             }
         }
-        self.out.push(Effect::Store { instance, ticket, writes });
+        self.out.push(Effect::Store {
+            instance,
+            ticket,
+            writes,
+        });
     }
 }

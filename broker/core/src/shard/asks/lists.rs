@@ -69,8 +69,18 @@ impl ListJob {
     }
 
     pub(in crate::shard) fn change(channel: ChannelKey, list: List, wanted: ListChange) -> ListJob {
-        let change = Change { channel: channel.clone(), list, first: None, wanted, join_seq: Seq(1) };
-        ListJob { change: Some(change), stage: Stage::First, ..ListJob::read(channel, list) }
+        let change = Change {
+            channel: channel.clone(),
+            list,
+            first: None,
+            wanted,
+            join_seq: Seq(1),
+        };
+        ListJob {
+            change: Some(change),
+            stage: Stage::First,
+            ..ListJob::read(channel, list)
+        }
     }
 
     /// A command that comes before the change.
@@ -90,7 +100,10 @@ impl Shard {
 
     pub(in crate::shard) fn change_list(&mut self, turn: &mut Turn<'_>, ask: Token, mut job: ListJob) {
         let Some(change) = &mut job.change else { return };
-        if change.list == List::Subscribers && change.channel.kind == ChannelKind::PERSON && change.first.is_none() {
+        if change.list == List::Subscribers
+            && change.channel.kind == ChannelKind::PERSON
+            && change.first.is_none()
+        {
             let text = "a person channel has no subscribers".to_owned();
             return answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
         }
@@ -107,7 +120,8 @@ impl Shard {
     /// New subscribers receive from the message after the last one (PC-2): where is the channel now?
     fn after_first(&mut self, turn: &mut Turn<'_>, ask: Token, mut job: ListJob) {
         let Some(change) = &job.change else { return };
-        let adds = matches!(&change.wanted, ListChange::Add(uids) | ListChange::Set(uids) if !uids.is_empty());
+        let adds =
+            matches!(&change.wanted, ListChange::Add(uids) | ListChange::Set(uids) if !uids.is_empty());
         if change.list != List::Subscribers || !adds {
             return self.after_tail(turn, ask, job);
         }
@@ -115,7 +129,14 @@ impl Shard {
         let group = self.directory.group_of(job.slot);
         let key = super::super::facts::row_key(&keys::meta(&change.channel));
         self.keep_ask(turn, ask, Job::List(job));
-        self.call(turn, Request::Rows { group, keys: key.into_iter().collect::<Vec<RowKey>>() }, Then::Ask { ask });
+        self.call(
+            turn,
+            Request::Rows {
+                group,
+                keys: key.into_iter().collect::<Vec<RowKey>>(),
+            },
+            Then::Ask { ask },
+        );
     }
 
     fn after_tail(&mut self, turn: &mut Turn<'_>, ask: Token, mut job: ListJob) {
@@ -129,7 +150,13 @@ impl Shard {
         }
     }
 
-    pub(in crate::shard) fn on_list_reply(&mut self, turn: &mut Turn<'_>, ask: Token, mut job: ListJob, reply: Reply) {
+    pub(in crate::shard) fn on_list_reply(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ask: Token,
+        mut job: ListJob,
+        reply: Reply,
+    ) {
         match (&job.stage, reply) {
             (Stage::First, Reply::Proposed(Ok(replicated::Reply::Done | replicated::Reply::Revision(_)))) => {
                 self.after_first(turn, ask, job);
@@ -153,11 +180,23 @@ impl Shard {
                 let after = rows.last().map(|(key, _)| key.clone());
                 let system = job.table == Table::SystemUid;
                 job.found.extend(rows.iter().filter_map(|(key, _)| {
-                    if system { keys::read_uid(key) } else { keys::read_channel_uid(key).map(|(_, uid)| uid) }
+                    if system {
+                        keys::read_uid(key)
+                    } else {
+                        keys::read_channel_uid(key).map(|(_, uid)| uid)
+                    }
                 }));
-                if more { self.next_page(turn, ask, job, after) } else { self.after_pages(turn, ask, job) }
+                if more {
+                    self.next_page(turn, ask, job, after)
+                } else {
+                    self.after_pages(turn, ask, job)
+                }
             }
-            _ => answer(turn, ask, Answer::Failed(Failure::Unavailable("an unexpected answer came".to_owned()))),
+            _ => answer(
+                turn,
+                ask,
+                Answer::Failed(Failure::Unavailable("an unexpected answer came".to_owned())),
+            ),
         }
     }
 
@@ -190,7 +229,10 @@ impl Shard {
             ListChange::Clear => (Vec::new(), job.found.iter().cloned().collect()),
             ListChange::Set(uids) => {
                 let wanted: BTreeSet<Uid> = uids.iter().cloned().collect();
-                (wanted.difference(&job.found).cloned().collect(), job.found.difference(&wanted).cloned().collect())
+                (
+                    wanted.difference(&job.found).cloned().collect(),
+                    job.found.difference(&wanted).cloned().collect(),
+                )
             }
         };
         let chunk = command::UIDS_MAX.min(self.config.limits.command_uids_max.max(1));
@@ -198,7 +240,11 @@ impl Shard {
         for (uids, is_add) in [(&remove, false), (&add, true)] {
             for part in uids.chunks(chunk) {
                 let part = part.to_vec();
-                let (add, remove) = if is_add { (part, Vec::new()) } else { (Vec::new(), part) };
+                let (add, remove) = if is_add {
+                    (part, Vec::new())
+                } else {
+                    (Vec::new(), part)
+                };
                 let edit = ListEdit {
                     channel: change.channel.clone(),
                     list: change.list,
@@ -220,6 +266,12 @@ fn tail_of(channel: ChannelKey) -> Request {
         channel,
         incarnation: Incarnation(0),
         leader_epoch: LeaderEpoch(0),
-        query: HistoryRange { start: Seq(0), end: Seq(0), limit: 1, newer: false, visible_from: Seq(1) },
+        query: HistoryRange {
+            start: Seq(0),
+            end: Seq(0),
+            limit: 1,
+            newer: false,
+            visible_from: Seq(1),
+        },
     }
 }

@@ -26,7 +26,11 @@ impl Shard {
             return answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
         }
         let Some(channel) = crate::shard::ingress::channel_for(&from_uid, channel_id, kind) else {
-            return answer(turn, ask, Answer::Failed(Failure::Invalid("invalid channel id".to_owned())));
+            return answer(
+                turn,
+                ask,
+                Answer::Failed(Failure::Invalid("invalid channel id".to_owned())),
+            );
         };
         self.keep_ask(turn, ask, Job::SendOutcome);
         let request = Request::SendOutcome {
@@ -68,14 +72,26 @@ impl Shard {
         ask: Token,
         slots: Vec<(SlotId, Presence)>,
     ) {
-        let Some(Job::Online(found)) = self.asks.get_mut(ask) else { return };
+        let Some(Job::Online(found)) = self.asks.get_mut(ask) else {
+            return;
+        };
         let answered = slots.len();
         for (_, presence) in slots {
             if let Presence::Known { users, .. } = presence {
-                found.extend(users.iter().flat_map(|(_, routes)| routes).map(|route| (route.uid.clone(), route.flag)));
+                found.extend(
+                    users
+                        .iter()
+                        .flat_map(|(_, routes)| routes)
+                        .map(|route| (route.uid.clone(), route.flag)),
+                );
             }
         }
-        let left = self.online_parts.get(&ask).copied().unwrap_or(0).saturating_sub(answered);
+        let left = self
+            .online_parts
+            .get(&ask)
+            .copied()
+            .unwrap_or(0)
+            .saturating_sub(answered);
         if left > 0 {
             self.online_parts.insert(ask, left);
             return;
@@ -89,18 +105,34 @@ impl Shard {
 
     /// Whether this node can keep its promises now (GA-12).
     pub(in crate::shard) fn readiness(&self) -> Readiness {
-        let hosted: Vec<GroupId> =
-            self.directory.groups().filter(|(_, route)| route.hosted).map(|(group, _)| group).collect();
-        let leaderless =
-            hosted.iter().filter(|group| self.directory.group(**group).is_none_or(|route| route.leader.is_none())).count();
+        let hosted: Vec<GroupId> = self
+            .directory
+            .groups()
+            .filter(|(_, route)| route.hosted)
+            .map(|(group, _)| group)
+            .collect();
+        let leaderless = hosted
+            .iter()
+            .filter(|group| {
+                self.directory
+                    .group(**group)
+                    .is_none_or(|route| route.leader.is_none())
+            })
+            .count();
         let alive = self.liveness.nodes().filter(|(_, state, _)| state.alive).count();
         let copies = usize::from(self.config.copies).min(self.config.nodes.len());
         let reason = if leaderless > 0 {
-            format!("{leaderless} of {} metadata groups have no leader yet", hosted.len())
+            format!(
+                "{leaderless} of {} metadata groups have no leader yet",
+                hosted.len()
+            )
         } else if let Some((group, why)) = self.stopped_groups.first_key_value() {
             format!("metadata group {group} has stopped: {why}")
         } else if alive < copies / 2 + 1 {
-            format!("{alive} of {} nodes are heard of, too few for {copies} copies", self.config.nodes.len())
+            format!(
+                "{alive} of {} nodes are heard of, too few for {copies} copies",
+                self.config.nodes.len()
+            )
         } else {
             String::new()
         };

@@ -189,3 +189,6 @@ fn done(notices: Vec<Notice>) -> Applied {
         notices,
     }
 }
+
+#[cfg(test)]
+mod tests;

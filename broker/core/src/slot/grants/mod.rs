@@ -450,3 +450,6 @@ impl Grants {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
