@@ -12,8 +12,8 @@ use std::time::Duration;
 pub(super) struct Memory {
     last_token: u64,
     pub(super) subscribers: Subscribers,
-    /// The whole member list of a group, and its revision.
-    pub(super) cache: Option<(u64, Arc<[(Uid, Seq)]>)>,
+    /// The whole member list of a group.
+    pub(super) cache: Option<MemberList>,
     /// Nodes and slots that failed last: the next run is not held up by them as long.
     pub(super) failing_nodes: BTreeSet<NodeId>,
     pub(super) failing_slots: BTreeSet<SlotId>,
@@ -36,6 +36,14 @@ impl Memory {
         self.failing_slots.clear();
         self.missed.clear();
     }
+}
+
+/// A member list as it was at its revision.
+#[derive(Debug)]
+pub(super) struct MemberList {
+    pub(super) revision: u64,
+    /// (uid, join_seq).
+    pub(super) members: Arc<[(Uid, Seq)]>,
 }
 
 /// What a run needs of its surroundings while it handles something.

@@ -1,7 +1,7 @@
 //! One run of messages on its way to its receivers.
 
 use super::members::{Audience, RouteKey, key_of};
-use super::memory::{Context, Effort};
+use super::memory::{Context, Effort, MemberList};
 use super::targets::{Messages, by_node};
 use super::{MembersPage, Output, Presence, Pushed, Target};
 use crate::message::Committed;
@@ -114,7 +114,7 @@ impl Run {
                 }
                 Source::Members { after } => self.ask_members(after.clone(), context),
                 Source::Asked { .. } => return false,
-                Source::Cached { from } => self.from_cache(*from, context),
+                Source::Cached { from } => self.search_cached(*from, context),
                 Source::Exhausted => return self.outstanding() == 0,
             }
         }
@@ -155,7 +155,10 @@ impl Run {
                 let users = self.users(&members, context.audience);
                 let members_max = context.settings.limits.large_group_members;
                 let small = u32::try_from(members.len()).is_ok_and(|count| count <= members_max);
-                context.memory.cache = (whole && small).then(|| (revision, Arc::from(members)));
+                context.memory.cache = (whole && small).then(|| MemberList {
+                    revision,
+                    members: Arc::from(members),
+                });
                 self.search(users, context);
             }
         }
@@ -285,7 +288,7 @@ impl Run {
 
     fn ask_members(&mut self, after: Option<Uid>, context: &mut Context<'_>) {
         let token = context.memory.issue();
-        let cached = context.memory.cache.as_ref().map(|(revision, _)| *revision);
+        let cached = context.memory.cache.as_ref().map(|list| list.revision);
         context.out.push(Output::Members {
             token,
             channel: context.audience.source.clone(),
@@ -300,12 +303,12 @@ impl Run {
         };
     }
 
-    fn from_cache(&mut self, from: usize, context: &mut Context<'_>) {
+    fn search_cached(&mut self, from: usize, context: &mut Context<'_>) {
         let members = context
             .memory
             .cache
             .as_ref()
-            .map(|(_, members)| Arc::clone(members));
+            .map(|list| Arc::clone(&list.members));
         let Some(members) = members else {
             // "Unchanged" without a list kept here: whoever answered meant another question.
             self.source = Source::Members { after: None };

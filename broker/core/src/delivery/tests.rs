@@ -548,7 +548,11 @@ fn ephemeral_subscribers_receive_until_they_leave_or_their_lease_ends() {
     next(&mut world, 1, "push 1: v/1 live 1, v/3 live 1");
     // Who is a member as well gets it once.
     world.page(1, &[("v", 0)], true, &["lookup v"]);
-    world.found(&[member.clone()], true, &["members 9/live None after v"]);
+    world.found(
+        std::slice::from_ref(&member),
+        true,
+        &["members 9/live None after v"],
+    );
     world.page(1, &[], false, &[]);
     let token = world.pushes[0].0;
     let outcomes = vec![(0, Pushed::Bound), (1, Pushed::Gone)];

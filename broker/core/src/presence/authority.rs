@@ -1,5 +1,6 @@
 //! The presence authority: uid → live routes of the slots that this node leads.
 
+use super::census::{Census, Waits};
 use super::user::{Context, User};
 use super::{Caller, Fault, Faults, Fence, Notice, Presence, Request};
 use crate::limits::Limits;
@@ -53,7 +54,7 @@ pub struct Authority {
     limits: Limits,
     faults: Faults,
     slots: BTreeMap<SlotId, Slot>,
-    /// What may be due: a user, or (without one) the end of a slot's rebuilding. Leases are extended without moving
+    /// What may be due: a user, or (without one) a slot's census. Leases are extended without moving
     /// their entry, so an entry may come too early.
     due: BTreeSet<(Duration, SlotId, Option<Uid>)>,
 }
@@ -61,18 +62,10 @@ pub struct Authority {
 #[derive(Debug)]
 struct Slot {
     fence: Fence,
-    rebuild: Option<Rebuild>,
+    census: Census,
+    /// The census's place in the authority's deadlines.
+    armed: Option<Duration>,
     users: BTreeMap<Uid, User>,
-}
-
-/// Whose announcements a new leader still misses.
-#[derive(Debug)]
-struct Rebuild {
-    /// The bound: a node that has not announced itself by then has had every chance to touch its routes.
-    until: Duration,
-    expected: BTreeSet<NodeId>,
-    /// Shards that have announced themselves, of how many.
-    shards: BTreeMap<NodeId, (BTreeSet<u16>, u16)>,
 }
 
 impl Authority {
@@ -106,7 +99,7 @@ impl Authority {
         self.due.first().map(|(at, ..)| *at)
     }
 
-    /// Ends leases, waits and rebuilding that are over.
+    /// Ends leases and waits that are over, and asks again who has not announced itself.
     pub fn expire(&mut self, now: Now, out: &mut Vec<Output>) {
         while let Some((at, slot, uid)) = self.due.first().cloned() {
             if at > now.monotonic {
@@ -123,11 +116,7 @@ impl Authority {
                         self.user(now, slot, &uid, out, User::expire);
                     }
                 }
-                None => {
-                    if let Some(led) = self.slots.get_mut(&slot) {
-                        led.rebuild.take_if(|rebuild| rebuild.until <= now.monotonic);
-                    }
-                }
+                None => self.census(now, slot, at, out),
             }
         }
     }
@@ -144,29 +133,55 @@ impl Authority {
             self.slots.remove(&slot);
             return;
         };
-        if let Some(led) = self.slots.get_mut(&slot)
-            && led.fence == fence
-        {
-            if let Some(rebuild) = &mut led.rebuild {
-                rebuild.expected = expected;
-            }
-            led.settle();
-            return;
-        }
-        let until = now.after(self.limits.touch_interval);
-        let rebuild = Rebuild {
-            until,
-            expected,
-            shards: BTreeMap::new(),
-        };
-        let mut led = Slot {
+        let waits = self.waits();
+        let fresh = || Slot {
             fence,
-            rebuild: Some(rebuild),
+            census: Census::default(),
+            armed: None,
             users: BTreeMap::new(),
         };
-        led.settle();
-        self.slots.insert(slot, led);
-        self.due.insert((until, slot, None));
+        let led = self.slots.entry(slot).or_insert_with(fresh);
+        if led.fence != fence {
+            *led = fresh();
+        }
+        led.census.expect(expected, now.monotonic, waits);
+        self.arm_census(slot);
+    }
+
+    fn waits(&self) -> Waits {
+        Waits {
+            longest: self.limits.touch_interval,
+            between_questions: self.limits.channel_retry,
+        }
+    }
+
+    fn census(&mut self, now: Now, slot: SlotId, at: Duration, out: &mut Vec<Output>) {
+        let waits = self.waits();
+        let Some(led) = self.slots.get_mut(&slot).filter(|led| led.armed == Some(at)) else {
+            return;
+        };
+        led.armed = None;
+        let notices = led.census.expire(now.monotonic, (slot, led.fence), waits);
+        out.extend(
+            notices
+                .into_iter()
+                .map(|(to, notice)| Output::Send { to, notice }),
+        );
+        self.arm_census(slot);
+    }
+
+    fn arm_census(&mut self, slot: SlotId) {
+        let Some(led) = self.slots.get_mut(&slot) else {
+            return;
+        };
+        let due = led.census.next_deadline();
+        if led.armed != due {
+            if let Some(armed) = led.armed {
+                self.due.remove(&(armed, slot, None));
+            }
+            led.armed = due;
+            self.due.extend(due.map(|at| (at, slot, None)));
+        }
     }
 
     fn request(&mut self, now: Now, from: Caller, request: Request, out: &mut Vec<Output>) {
@@ -207,8 +222,9 @@ impl Authority {
                 if self.leads(slot, fence, from, out) {
                     self.touch(now, slot, from, &routes, out);
                     if last && let Some(led) = self.slots.get_mut(&slot) {
-                        led.announced(from);
+                        led.census.announced(from);
                     }
+                    self.arm_census(slot);
                     let notice = Notice::Announced { slot, fence, part };
                     out.push(Output::Send { to: from, notice });
                 }
@@ -234,7 +250,7 @@ impl Authority {
         });
         Presence::Known {
             users: users.collect(),
-            complete: led.rebuild.is_none() || self.faults.has(Fault::UnknownIsOffline),
+            complete: led.census.is_complete() || self.faults.has(Fault::UnknownIsOffline),
         }
     }
 
@@ -252,23 +268,24 @@ impl Authority {
             let Some(led) = self.slots.get_mut(&slot) else {
                 continue;
             };
-            if let Some(rebuild) = &mut led.rebuild {
-                rebuild.expected.remove(&node);
-            }
-            led.settle();
+            led.census.node_down(node, boot);
             let uids: Vec<Uid> = led.users.keys().cloned().collect();
             for uid in uids {
                 self.user(now, slot, &uid, out, |user, context| {
                     user.node_down(node, boot, context);
                 });
             }
+            self.arm_census(slot);
         }
     }
 
     /// Whether this node leads the slot under that fence; otherwise the caller is told.
-    fn leads(&self, slot: SlotId, fence: Fence, from: Caller, out: &mut Vec<Output>) -> bool {
-        let leads = self.slots.get(&slot).is_some_and(|led| led.fence == fence);
-        if !leads {
+    fn leads(&mut self, slot: SlotId, fence: Fence, from: Caller, out: &mut Vec<Output>) -> bool {
+        let led = self.slots.get_mut(&slot).filter(|led| led.fence == fence);
+        let leads = led.is_some();
+        if let Some(led) = led {
+            led.census.heard(from);
+        } else {
             let notice = Notice::NotLeader { slot };
             out.push(Output::Send { to: from, notice });
         }
@@ -317,27 +334,5 @@ impl Authority {
             }
             led.users.remove(uid);
         }
-    }
-}
-
-impl Slot {
-    fn announced(&mut self, from: Caller) {
-        let Some(rebuild) = &mut self.rebuild else {
-            return;
-        };
-        let (shards, of) = rebuild.shards.entry(from.node).or_default();
-        shards.insert(from.shard);
-        *of = from.shards;
-        self.settle();
-    }
-
-    fn settle(&mut self) {
-        self.rebuild.take_if(|rebuild| {
-            let whole = |node| {
-                let announced = rebuild.shards.get(node);
-                announced.is_some_and(|(shards, of)| shards.len() >= usize::from(*of))
-            };
-            rebuild.expected.iter().all(whole)
-        });
     }
 }

@@ -10,12 +10,12 @@
 //! - An unregistered route never comes back by a late touch (PR-2).
 //! - A candidate becomes visible only when every session that it evicts is confirmed closed (PR-3), so that of two
 //!   devices that exclude each other at most one is visible.
-//! - After a change of leadership a user is *incomplete* until every expected node has announced itself (PR-4): never
-//!   offline by guess.
+//! - After a change of leadership, or when a node came back, a user is *incomplete* until every expected node has
+//!   announced itself (PR-4): never offline by guess.
 //!
 //! # States
 //! ```text
-//! slot:      not leading ⇄ rebuilding → complete
+//! slot:      not leading ⇄ incomplete ⇄ complete
 //! candidate: pending (close → confirmed) → registered | refused
 //! owner:     pending → registered → forgotten;  slot: announcing → announced
 //! ```
@@ -24,6 +24,7 @@
 //! Nothing is stored, and nothing here decides what offline means for a message. No wall clock.
 
 mod authority;
+mod census;
 mod conflict;
 mod faults;
 mod owner;
@@ -134,6 +135,13 @@ pub enum Notice {
         fence: Fence,
         /// The part.
         part: u32,
+    },
+    /// Announce your sessions again: you were taken for dead, and they were dropped.
+    Announce {
+        /// The slot.
+        slot: SlotId,
+        /// The leadership.
+        fence: Fence,
     },
     /// End this session and unregister it (PR-3). Repeated until it is unregistered.
     Close {

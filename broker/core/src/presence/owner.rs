@@ -104,6 +104,14 @@ struct Announcement {
     through: Option<ConnectionId>,
 }
 
+impl Announcement {
+    const START: Announcement = Announcement {
+        part: 0,
+        after: None,
+        through: None,
+    };
+}
+
 impl Owner {
     /// Knows no leader and no session yet.
     #[must_use]
@@ -234,11 +242,7 @@ impl Owner {
             return;
         }
         known.leader = leader;
-        known.announcement = leader.map(|_| Announcement {
-            part: 0,
-            after: None,
-            through: None,
-        });
+        known.announcement = leader.map(|_| Announcement::START);
         let pending: Vec<Token> = known.pending.keys().copied().collect();
         self.announce(now, slot, out);
         for token in pending {
@@ -278,10 +282,22 @@ impl Owner {
             .insert((now.after(self.limits.channel_retry), Due::Announce(slot)));
     }
 
+    /// The leader lost what it knew of this node.
+    fn announce_again(&mut self, now: Now, slot: SlotId, fence: Fence, out: &mut Vec<OwnerOutput>) {
+        if let Some(known) = self.slots.get_mut(&slot)
+            && known.leader.is_some_and(|(_, current)| current == fence)
+            && known.announcement.is_none()
+        {
+            known.announcement = Some(Announcement::START);
+            self.announce(now, slot, out);
+        }
+    }
+
     fn notice(&mut self, now: Now, notice: Notice, out: &mut Vec<OwnerOutput>) {
         match notice {
             Notice::Registered { token, fence, result } => self.registered(token, fence, result, out),
             Notice::Announced { slot, fence, part } => self.announced(now, slot, fence, part, out),
+            Notice::Announce { slot, fence } => self.announce_again(now, slot, fence, out),
             Notice::Close { route } => out.push(OwnerOutput::Kick { route }),
             // What was asked is asked again, of whoever leads by then. Lookups are not asked by owners.
             Notice::NotLeader { .. } | Notice::Found { .. } => {}

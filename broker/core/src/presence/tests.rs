@@ -69,6 +69,7 @@ fn line(Output::Send { to, notice }: Output) -> String {
             Ok(()) => format!("{to} registered {token}"),
             Err(reason) => format!("{to} refused {token} {}", reason.0),
         },
+        Notice::Announce { .. } => format!("{to} announce"),
         Notice::Announced { part, .. } => format!("{to} announced {part}"),
         Notice::Close { route } => format!("{to} close {}", named(&route)),
         Notice::NotLeader { .. } => format!("{to} not leader"),
@@ -375,6 +376,49 @@ fn rebuilding_waits_for_a_silent_node_only_so_long_and_for_a_dead_one_not_at_all
     let (node, boot) = (NodeId(2), caller(2).boot);
     world.check(Input::NodeDown { node, boot }, &[]);
     world.found("[]");
+}
+
+#[test]
+fn a_node_that_comes_back_is_asked_to_announce_itself_again() {
+    let mut world = World::led();
+    world.register(&slave(2, 1, "a"), &["2 registered 1"]);
+    let (node, boot) = (NodeId(2), caller(2).boot);
+    world.check(Input::NodeDown { node, boot }, &[]);
+    world.lead(1, &[1]);
+    world.found("[]");
+    world.lead(1, &[1, 2]);
+    world.found("[] and perhaps more");
+    world.wait(Duration::ZERO, &["2 announce"]);
+    world.wait(Duration::from_millis(250), &["2 announce"]);
+    world.announce(2, 1, &[slave(2, 1, "a")], true, &["2 announced 0"]);
+    world.found("[2#1]");
+    world.wait(Duration::from_secs(1), &[]);
+}
+
+#[test]
+fn an_owner_announces_itself_again_when_it_is_asked_to() {
+    let mut owner = Owner::new(limits());
+    let now = Now::default();
+    let mut out = Vec::new();
+    let leader = Some((NodeId(9), fence(1)));
+    owner.handle(now, OwnerInput::Leader { slot: slot(), leader }, &mut out);
+    let ask = |term| OwnerInput::Notice {
+        notice: Notice::Announce {
+            slot: slot(),
+            fence: fence(term),
+        },
+    };
+    // The first announcement is under way.
+    owner.handle(now, ask(1), &mut out);
+    assert_eq!(out.len(), 1);
+    let (slot, fence) = (slot(), fence(1));
+    let notice = Notice::Announced { slot, fence, part: 0 };
+    owner.handle(now, OwnerInput::Notice { notice }, &mut out);
+    owner.handle(now, ask(2), &mut out);
+    assert_eq!(out.len(), 1);
+    owner.handle(now, ask(1), &mut out);
+    assert_eq!(out.len(), 2);
+    assert_eq!(out[0], out[1]);
 }
 
 #[cfg(feature = "mutants")]

@@ -138,7 +138,7 @@ impl Sessions {
         {
             self.touched.insert(connection);
             self.touch_at
-                .get_or_insert(now.after(self.settings.limits.touch_interval));
+                .get_or_insert_with(|| now.after(self.settings.limits.touch_interval));
         }
     }
 

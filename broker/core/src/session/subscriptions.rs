@@ -87,7 +87,7 @@ impl Subscriptions {
             } else {
                 self.held.insert(pending.named.clone());
                 let renewal = context.settings.limits.touch_interval;
-                self.renew_at.get_or_insert(context.now.after(renewal));
+                self.renew_at.get_or_insert_with(|| context.now.after(renewal));
             }
         }
         let ends = pending.renewal && !retryable(reason) && self.held.remove(&pending.named);
