@@ -14,10 +14,12 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The window of a range in a log whose last committed position is `high_watermark`.
-    pub(super) fn of(range: HistoryRange, high_watermark: Seq) -> Window {
+    /// The window of a range in a log from `log_start` to its last committed position `high_watermark`. A start of 0 means
+    /// "from the beginning", which is never a gap (RD-3): it begins at what retention kept.
+    pub(super) fn of(range: HistoryRange, log_start: Seq, high_watermark: Seq) -> Window {
         let limit = u64::from(range.limit.max(1));
-        let visible = Seq(range.visible_from.0.max(1));
+        let beginning = if range.start.0 == 0 { log_start } else { Seq(1) };
+        let visible = Seq(range.visible_from.0.max(beginning.0).max(1));
         if range.newer {
             let lower = Seq(range.start.0.max(visible.0));
             let upper = if range.end.0 == 0 {
@@ -50,6 +52,11 @@ impl Window {
                 upper,
             }
         }
+    }
+
+    /// Whether newer messages are wanted: then a page is filled from its start, else from its end.
+    pub(super) fn newer(&self) -> bool {
+        self.range.newer
     }
 
     /// How many positions.
@@ -89,7 +96,7 @@ mod tests {
             newer,
             visible_from: Seq(visible),
         };
-        let window = Window::of(range, Seq(100));
+        let window = Window::of(range, Seq(1), Seq(100));
         (window.first.0, window.last.0, window.more(Seq(1)))
     }
 
@@ -113,18 +120,73 @@ mod tests {
 
     #[test]
     fn removed_positions_are_named() {
+        let window = |newer, start, end| {
+            let range = HistoryRange {
+                start: Seq(start),
+                end: Seq(end),
+                limit: 60,
+                newer,
+                visible_from: Seq(1),
+            };
+            Window::of(range, Seq(41), Seq(100))
+        };
+        let older = window(false, 60, 0);
+        assert_eq!((older.gap(Seq(41)), older.more(Seq(41))), (Some(Seq(41)), false));
+        let newer = window(true, 5, 0);
+        assert_eq!((newer.gap(Seq(41)), newer.more(Seq(41))), (Some(Seq(41)), true));
+        assert_eq!(window(false, 60, 45).gap(Seq(41)), None);
+        let removed = window(true, 5, 30);
+        assert_eq!(
+            (removed.first, removed.last, removed.gap(Seq(41))),
+            (Seq(5), Seq(29), Some(Seq(41)))
+        );
+    }
+
+    /// RD-3.
+    #[test]
+    fn a_start_of_zero_is_never_a_gap() {
+        for newer in [false, true] {
+            let range = HistoryRange {
+                start: Seq(0),
+                end: Seq(0),
+                limit: 200,
+                newer,
+                visible_from: Seq(1),
+            };
+            let window = Window::of(range, Seq(41), Seq(100));
+            assert_eq!((window.first, window.last), (Seq(41), Seq(100)));
+            assert_eq!((window.gap(Seq(41)), window.more(Seq(41))), (None, false));
+        }
         let range = HistoryRange {
             start: Seq(0),
             end: Seq(0),
-            limit: 200,
-            newer: false,
+            limit: 10,
+            newer: true,
             visible_from: Seq(1),
         };
-        let window = Window::of(range, Seq(100));
+        let window = Window::of(range, Seq(41), Seq(100));
         assert_eq!(
-            (window.gap(Seq(41)), window.more(Seq(41))),
-            (Some(Seq(41)), false)
+            (window.first, window.last, window.more(Seq(41))),
+            (Seq(41), Seq(50), true)
         );
-        assert_eq!(window.gap(Seq(1)), None);
+    }
+
+    #[test]
+    fn an_empty_log_and_a_start_beyond_the_end_are_empty() {
+        for (newer, start) in [(false, 0), (true, 0), (true, 9)] {
+            let range = HistoryRange {
+                start: Seq(start),
+                end: Seq(0),
+                limit: 10,
+                newer,
+                visible_from: Seq(1),
+            };
+            let window = Window::of(range, Seq(1), Seq(0));
+            assert!(
+                window.first > window.last && window.count() == 0,
+                "{newer} {start}"
+            );
+            assert_eq!((window.gap(Seq(1)), window.more(Seq(1))), (None, false));
+        }
     }
 }

@@ -29,18 +29,49 @@ pub(super) enum Purpose {
     /// Leadership is proved first, then a window is read in parts.
     Prove { reply_to: ReplyTo, range: HistoryRange },
     /// The window.
-    History {
-        reply_to: ReplyTo,
-        window: Window,
-        found: Vec<Arc<Committed>>,
-        bytes: usize,
-    },
+    History(Gathering),
     /// The record of a send that an idempotency row names.
     Outcome {
         reply_to: ReplyTo,
         row: DedupeRow,
         hash: u64,
     },
+}
+
+/// A history answer that is being put together.
+#[derive(Clone, Debug)]
+pub(super) struct Gathering {
+    reply_to: ReplyTo,
+    window: Window,
+    found: Vec<Arc<Committed>>,
+    /// Payload bytes of what was found.
+    bytes: usize,
+    /// Whether the bound on bytes has cut something off.
+    cut: bool,
+}
+
+impl Gathering {
+    /// Adds a part, keeps to the bound on bytes, and says whether reading may stop. Of newer messages the oldest are kept, of
+    /// older ones the newest: the next page continues where this one ends. One message always fits.
+    fn add(&mut self, part: impl Iterator<Item = Arc<Committed>>, bytes_max: usize) -> bool {
+        let size = |message: &Arc<Committed>| message.message.draft.payload.len();
+        for message in part {
+            if self.window.newer() && !self.found.is_empty() && self.bytes + size(&message) > bytes_max {
+                self.cut = true;
+                return true;
+            }
+            self.bytes += size(&message);
+            self.found.push(message);
+        }
+        let mut dropped = 0;
+        while self.bytes > bytes_max && dropped + 1 < self.found.len() {
+            self.bytes -= size(&self.found[dropped]);
+            dropped += 1;
+        }
+        self.cut |= dropped > 0;
+        self.found.drain(..dropped);
+        false
+    }
 }
 
 /// A lookup of a send.
@@ -165,14 +196,16 @@ impl Shard {
         let Some(Purpose::Prove { reply_to, range }) = active.reads.remove(&token) else {
             return;
         };
-        let window = Window::of(range, high_watermark);
+        let window = Window::of(range, active.replica.log_start(), high_watermark);
         let (from, count) = (window.first, window.count());
-        let purpose = Purpose::History {
+        let gathering = Gathering {
             reply_to,
             window,
             found: Vec::new(),
             bytes: 0,
+            cut: false,
         };
+        let purpose = Purpose::History(gathering);
         // An empty window is read too: the answer says where the log starts.
         self.read_records(channel, from, count.max(1), purpose);
     }
@@ -204,7 +237,12 @@ impl Shard {
                 let checked = if reply.failed {
                     Checked::Failed
                 } else if seq < reply.log_start {
-                    Checked::Removed { log_start: reply.log_start }
+                    Checked::Removed {
+                        log_start: reply.log_start,
+                    }
+                } else if seq > reply.high_watermark && seq < active.replica.log_end() {
+                    // Not committed and so not read: only its commit tells whether it is the one.
+                    Checked::Failed
                 } else {
                     reply
                         .records
@@ -231,14 +269,7 @@ impl Shard {
                     input,
                 });
             }
-            Some(Purpose::History {
-                reply_to,
-                window,
-                found,
-                bytes,
-            }) => {
-                self.on_history_part(turn, channel, (reply_to, window, found, bytes), reply);
-            }
+            Some(Purpose::History(gathering)) => self.on_history_part(turn, channel, gathering, reply),
             Some(Purpose::Outcome { reply_to, row, hash }) => {
                 let outcome = outcome_of(row, hash, reply);
                 self.reply(turn, reply_to, outcome);
@@ -251,40 +282,29 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         channel: &ChannelKey,
-        (reply_to, window, mut found, mut bytes): (ReplyTo, Window, Vec<Arc<Committed>>, usize),
+        mut gathering: Gathering,
         reply: ReadReply,
     ) {
         let Some(active) = self.active(channel) else {
             return;
         };
-        let incarnation = active.meta.incarnation;
+        let (incarnation, window) = (active.meta.incarnation, gathering.window);
         let last_read = reply.records.last().map(|record| record.seq);
-        bytes += reply
-            .records
-            .iter()
-            .map(|record| record.body.len())
-            .sum::<usize>();
         let part = reply
             .records
             .into_iter()
             .filter(|record| window.contains(record.seq));
         let Some(part) = decode(channel, incarnation, part).filter(|_| !reply.failed) else {
-            return self.reply(turn, reply_to, Reply::Unavailable);
+            return self.reply(turn, gathering.reply_to, Reply::Unavailable);
         };
-        found.extend(
-            part.into_iter()
-                .filter(|message| !is_expired(message, turn.now.wall_ms)),
-        );
-        let full = bytes >= self.config.limits.history_bytes_max as usize;
+        let shown = part
+            .into_iter()
+            .filter(|message| !is_expired(message, turn.now.wall_ms));
+        let full = gathering.add(shown, self.config.limits.history_bytes_max as usize);
         match last_read {
             Some(last) if last < window.last && !full => {
                 let left = window.last.0 - last.0;
-                let purpose = Purpose::History {
-                    reply_to,
-                    window,
-                    found,
-                    bytes,
-                };
+                let purpose = Purpose::History(gathering);
                 self.read_records(
                     channel,
                     last.next(),
@@ -293,14 +313,14 @@ impl Shard {
                 );
             }
             _ => {
-                let cut = full && last_read.is_some_and(|last| last < window.last);
                 let gap_until = window.gap(reply.log_start);
-                let more = cut || window.more(reply.log_start);
+                let more = gathering.cut || window.more(reply.log_start);
+                let messages = gathering.found;
                 self.reply(
                     turn,
-                    reply_to,
+                    gathering.reply_to,
                     Reply::History {
-                        messages: found,
+                        messages,
                         more,
                         gap_until,
                     },
