@@ -67,15 +67,9 @@ impl<'a> Translation<'a> {
             Write::CompactRaft { group, through } => self.drop_entries(*group, 0, through.0),
             Write::ClearStaged { slots } => slots.iter().for_each(|slot| self.clear_staged(*slot)),
             Write::FlipGeneration { slots } => slots.iter().for_each(|slot| self.flip(*slot)),
-            Write::AppendRecords {
-                incarnation,
-                records,
-            } => self.append(*incarnation, records),
+            Write::AppendRecords { incarnation, records } => self.append(*incarnation, records),
             Write::TruncateRecords { incarnation, from } => self.truncate(*incarnation, *from)?,
-            Write::TrimRecords {
-                incarnation,
-                through,
-            } => self.trim(*incarnation, *through)?,
+            Write::TrimRecords { incarnation, through } => self.trim(*incarnation, *through)?,
             Write::DropIncarnation { incarnation } => self.drop_incarnation(*incarnation),
         }
         Ok(())
@@ -252,7 +246,11 @@ impl<'a> Translation<'a> {
     }
 
     /// The value with the highest first position that is not above `seq`, as this batch has left it so far.
-    fn value_at_or_before(&self, incarnation: Incarnation, seq: Seq) -> Result<Option<(Seq, Bytes)>, Corrupt> {
+    fn value_at_or_before(
+        &self,
+        incarnation: Incarnation,
+        seq: Seq,
+    ) -> Result<Option<(Seq, Bytes)>, Corrupt> {
         let mut scan = Scan::new(self.engine, Family::Records, &keys::channel_state(incarnation));
         scan.seek_for_prev(&keys::records(incarnation, seq));
         let mut stored = None;

@@ -67,8 +67,7 @@ impl Identity {
             });
         }
         let node = u16::try_from(number(field("node")?)?).map_err(|_| damaged("a number is not one"))?;
-        let disk =
-            u64::from_str_radix(field("disk")?, 16).map_err(|_| damaged("a number is not one"))?;
+        let disk = u64::from_str_radix(field("disk")?, 16).map_err(|_| damaged("a number is not one"))?;
         Ok(Some(Identity {
             cluster: field("cluster")?.to_owned(),
             node: NodeId(node),

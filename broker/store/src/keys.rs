@@ -205,10 +205,7 @@ pub fn parse_slot_row(bytes: &[u8]) -> Option<(SlotId, u32, Table, Bytes)> {
 pub fn parse_generation(bytes: &[u8]) -> Option<(SlotId, u32)> {
     let (slot, rest) = bytes.split_first_chunk::<2>()?;
     let generation = rest.first_chunk::<4>()?;
-    Some((
-        SlotId(u16::from_be_bytes(*slot)),
-        u32::from_be_bytes(*generation),
-    ))
+    Some((SlotId(u16::from_be_bytes(*slot)), u32::from_be_bytes(*generation)))
 }
 
 /// Group and index of a Raft entry.

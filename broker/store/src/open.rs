@@ -173,13 +173,14 @@ fn fresh_marks_and_engines(
     recovery: Recovery,
 ) -> Result<[Part; 2], Error> {
     let open = |instance| {
-        let engine = open_engine(directory, instance, options, recovery).map_err(|trouble| match trouble {
-            Trouble::Damage(what) => Error::Open {
-                path: directory.instance(instance),
-                what,
-            },
-            Trouble::Failure(error) => error,
-        })?;
+        let engine =
+            open_engine(directory, instance, options, recovery).map_err(|trouble| match trouble {
+                Trouble::Damage(what) => Error::Open {
+                    path: directory.instance(instance),
+                    what,
+                },
+                Trouble::Failure(error) => error,
+            })?;
         let sequence = engine.db.latest_sequence_number();
         let mark = Mark::create(&directory.path, instance, sequence)?;
         Ok(Part::new(engine, mark))

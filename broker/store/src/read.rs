@@ -67,9 +67,7 @@ impl Store {
 
     /// Answers an `Effect::Load`. Blocks: for the loader's threads. Every key is in memory afterwards.
     pub fn load(&self, keys: &[Key]) -> Result<Vec<(Key, Option<Row>)>, Error> {
-        keys.iter()
-            .map(|key| Ok((key.clone(), self.row(key)?)))
-            .collect()
+        keys.iter().map(|key| Ok((key.clone(), self.row(key)?))).collect()
     }
 
     /// One row, from memory or disk. A failure stops the store.

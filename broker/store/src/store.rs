@@ -63,11 +63,7 @@ pub struct Store {
 }
 
 impl Store {
-    pub(crate) fn assemble(
-        directory: Directory,
-        options: Options,
-        parts: [Part; 2],
-    ) -> Result<Store, Error> {
+    pub(crate) fn assemble(directory: Directory, options: Options, parts: [Part; 2]) -> Result<Store, Error> {
         let store = Store {
             parts,
             options,

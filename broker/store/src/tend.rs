@@ -70,7 +70,8 @@ impl Store {
 
     fn watch_engine(&self, instance: Instance) {
         let engine = self.engine(instance);
-        let number = |name: &properties::PropName| engine.db.property_int_value(name).ok().flatten().unwrap_or(0);
+        let number =
+            |name: &properties::PropName| engine.db.property_int_value(name).ok().flatten().unwrap_or(0);
         let of_family = |family: Family, name: &properties::PropName| {
             let value = engine.db.property_int_value_cf(engine.family(family), name);
             value.ok().flatten().unwrap_or(0)

@@ -6,7 +6,7 @@
 //! in which they were written over all shards (M-9); what a sync covered is never lost by a crash; after a failed write
 //! or sync nothing is written or made durable any more until the restart (R14).
 //!
-//! *States*: working, or poisoned per instance.
+//! *States*: working, or poisoned, both instances together.
 //!
 //! *Absent*: time (the world decides when a sync ends), a random source (every choice is an argument).
 //!
@@ -17,10 +17,11 @@ mod tables;
 use penstock_core::rows::{GroupImage, Instance, Key, Miss, Page, ReadRequest, Row, Rows, Write};
 use penstock_core::types::{DiskBoot, GroupId, Ticket};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt;
 use tables::Tables;
 
-/// Why a write or a sync failed. Each one poisons its instance (R14).
+/// Why a write or a sync failed. Each one poisons the disk (R14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskError {
     /// A stored value that had to be cut does not hold what was written (R30).
@@ -68,34 +69,36 @@ struct Part {
     unsynced: Vec<Batch>,
     syncs: u64,
     failing_sync: Option<u64>,
-    poisoned: bool,
 }
 
 impl Part {
     fn write(&mut self, batch: Batch) -> Result<(), DiskError> {
-        if let Err(corrupt) = self.visible.apply(&batch.writes) {
-            self.poisoned = true;
-            return Err(DiskError::Corrupt(corrupt.0));
-        }
+        self.visible
+            .apply(&batch.writes)
+            .map_err(|corrupt| DiskError::Corrupt(corrupt.0))?;
         self.unsynced.push(batch);
         Ok(())
     }
 
     /// Makes the oldest unsynced batches durable; returns the newest ticket of each shard among them.
     fn persist(&mut self, batches: usize) -> Result<Vec<(u16, Ticket)>, DiskError> {
-        let mut newest: Vec<(u16, Ticket)> = Vec::new();
+        let mut newest: BTreeMap<u16, Ticket> = BTreeMap::new();
         for batch in self.unsynced.drain(..batches) {
-            if let Err(corrupt) = self.durable.apply(&batch.writes) {
-                self.poisoned = true;
-                return Err(DiskError::Corrupt(corrupt.0));
-            }
-            match newest.iter_mut().find(|(shard, _)| *shard == batch.shard) {
-                Some((_, ticket)) => *ticket = batch.ticket,
-                None => newest.push((batch.shard, batch.ticket)),
-            }
+            self.durable
+                .apply(&batch.writes)
+                .map_err(|corrupt| DiskError::Corrupt(corrupt.0))?;
+            newest.insert(batch.shard, batch.ticket);
         }
-        newest.sort_unstable();
-        Ok(newest)
+        Ok(newest.into_iter().collect())
+    }
+
+    fn end_sync(&mut self, batches: usize) -> Result<Vec<(u16, Ticket)>, DiskError> {
+        self.syncs += 1;
+        if self.failing_sync == Some(self.syncs) {
+            self.failing_sync = None;
+            return Err(DiskError::Io);
+        }
+        self.persist(batches)
     }
 }
 
@@ -107,6 +110,7 @@ pub struct SimDisk {
     meta: Part,
     data: Part,
     full: bool,
+    poisoned: bool,
 }
 
 impl SimDisk {
@@ -119,6 +123,7 @@ impl SimDisk {
             meta: Part::default(),
             data: Part::default(),
             full: false,
+            poisoned: false,
         }
     }
 
@@ -143,7 +148,7 @@ impl SimDisk {
     }
 
     /// Executes a Store effect of a shard: visible at once, durable after a sync. After an error nothing of the batch may
-    /// be counted on, and the instance is poisoned.
+    /// be counted on, and the disk is poisoned.
     pub fn write(
         &mut self,
         instance: Instance,
@@ -155,20 +160,20 @@ impl SimDisk {
             writes.iter().all(|write| write.instance() == instance),
             "no batch spans both instances (M-7)"
         );
-        let full = self.full;
-        let part = self.part_mut(instance);
-        if part.poisoned {
+        if self.poisoned {
             return Err(DiskError::Poisoned);
         }
-        if full {
-            part.poisoned = true;
-            return Err(DiskError::Full);
-        }
-        part.write(Batch {
-            shard,
-            ticket,
-            writes: writes.to_vec(),
-        })
+        let written = if self.full {
+            Err(DiskError::Full)
+        } else {
+            self.part_mut(instance).write(Batch {
+                shard,
+                ticket,
+                writes: writes.to_vec(),
+            })
+        };
+        self.poisoned = written.is_err();
+        written
     }
 
     /// How many batches a crash could lose.
@@ -182,7 +187,7 @@ impl SimDisk {
     pub fn begin_sync(&self, instance: Instance) -> Option<Sync> {
         let era = self.era;
         let part = self.part(instance);
-        (!part.poisoned && !part.unsynced.is_empty()).then_some(Sync {
+        (!self.poisoned && !part.unsynced.is_empty()).then_some(Sync {
             instance,
             batches: part.unsynced.len(),
             era,
@@ -195,22 +200,17 @@ impl SimDisk {
         if sync.era != self.era {
             return Ok(Vec::new());
         }
-        let part = self.part_mut(sync.instance);
-        if part.poisoned {
+        if self.poisoned {
             return Err(DiskError::Poisoned);
         }
-        part.syncs += 1;
-        if part.failing_sync.is_some_and(|number| part.syncs == number) {
-            part.failing_sync = None;
-            part.poisoned = true;
-            return Err(DiskError::Io);
-        }
-        part.persist(sync.batches)
+        let synced = self.part_mut(sync.instance).end_sync(sync.batches);
+        self.poisoned = synced.is_err();
+        synced
     }
 
     /// Begins and ends a sync.
     pub fn sync(&mut self, instance: Instance) -> Result<Vec<(u16, Ticket)>, DiskError> {
-        if self.part(instance).poisoned {
+        if self.poisoned {
             return Err(DiskError::Poisoned);
         }
         self.begin_sync(instance)
@@ -221,6 +221,7 @@ impl SimDisk {
     /// what survived is durable, as the store flushes what it recovers. Heals poisoning.
     pub fn crash(&mut self, mut keep: impl FnMut(Instance, usize) -> usize) {
         self.era += 1;
+        self.poisoned = false;
         for instance in [Instance::Meta, Instance::Data] {
             let part = self.part_mut(instance);
             let unsynced = part.unsynced.len();
@@ -229,7 +230,6 @@ impl SimDisk {
             let _ = part.persist(kept);
             part.unsynced.clear();
             part.visible = part.durable.clone();
-            part.poisoned = false;
         }
     }
 
@@ -251,10 +251,10 @@ impl SimDisk {
         self.full = full;
     }
 
-    /// Whether a write or sync of the instance failed: the node must stop acknowledging and restart.
+    /// Whether a write or sync failed: the node must stop acknowledging and restart.
     #[must_use]
-    pub fn poisoned(&self, instance: Instance) -> bool {
-        self.part(instance).poisoned
+    pub fn poisoned(&self) -> bool {
+        self.poisoned
     }
 
     /// Flips one bit of one durable value of records, chosen by `random`. False when there is none.

@@ -74,7 +74,11 @@ fn keys() -> Vec<(Key, u32, Family, &'static str)> {
 fn the_bytes_are_the_documented_ones() {
     for (key, generation, family, expected) in keys() {
         let (found_family, bytes) = point(&key, generation);
-        assert_eq!((found_family, hexadecimal(&bytes).as_str()), (family, expected), "{key:?}");
+        assert_eq!(
+            (found_family, hexadecimal(&bytes).as_str()),
+            (family, expected),
+            "{key:?}"
+        );
         assert!(Family::of(key.instance()).contains(&family));
     }
     let value = records(Incarnation(1), Seq(0x0203));

@@ -70,8 +70,10 @@ fn a_failed_sync_poisons_until_the_restart() {
     assert_eq!(disk.sync(Instance::Data), Err(DiskError::Poisoned));
     let refused = disk.write(Instance::Data, 0, Ticket(3), &put("c", "1"));
     assert_eq!(refused, Err(DiskError::Poisoned));
-    assert!(!disk.poisoned(Instance::Meta));
+    assert!(disk.poisoned());
+    assert!(disk.sync(Instance::Meta).is_err(), "both instances stop");
     disk.crash(|_, _| 0);
+    assert!(!disk.poisoned());
     assert!(value(&disk, "a").is_some() && value(&disk, "b").is_none());
     disk.set_full(true);
     let refused = disk.write(Instance::Data, 0, Ticket(1), &put("c", "1"));
