@@ -12,7 +12,6 @@
 //! | 8 | leader epoch |
 //! | 8 | stamp, ms since 1970 |
 //! | 8 | message id |
-//! | 8 | message id |
 //! | 1 | 1 when an idempotency key follows, else 0 |
 //! | 0 or 8 + 16 | hash and digest of the idempotency key |
 //! | body | the encoded message |
@@ -213,6 +212,7 @@ mod tests {
         expected.extend([0, 0, 0, 0]);
         expected.extend(3_u64.to_be_bytes());
         expected.extend(1_700_000_000_000_u64.to_be_bytes());
+        expected.extend(77_i64.to_be_bytes());
         expected.push(0);
         expected.extend(records()[1].crc.to_be_bytes());
         assert_eq!(value.as_ref(), expected);

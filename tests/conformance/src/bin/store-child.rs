@@ -4,7 +4,9 @@
 use bytes::Bytes;
 use penstock_core::message::Record;
 use penstock_core::rows::{Instance, Key, Write as Change};
-use penstock_core::types::{DiskBoot, GroupId, Incarnation, LeaderEpoch, NodeId, RaftIndex, Seq, Ticket};
+use penstock_core::types::{
+    DiskBoot, GroupId, Incarnation, LeaderEpoch, MessageId, NodeId, RaftIndex, Seq, Ticket,
+};
 use penstock_store::{Error, Listener, Options, Store, Writer};
 use std::io::Write;
 use std::path::PathBuf;
@@ -62,6 +64,7 @@ fn effects(number: u64) -> [(Instance, Vec<Change>); 2] {
         seq: Seq(number),
         leader_epoch: LeaderEpoch(1),
         stamp_ms: 1,
+        id: MessageId(1),
         key: None,
         body: Bytes::from_static(&[9; 500]),
         crc: 0,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use penstock_core::message::{DedupeKey, Record};
 use penstock_core::rows::{Key, Page, ReadRequest, Table, Write};
-use penstock_core::types::{GroupId, Incarnation, LeaderEpoch, RaftIndex, Seq, SlotId};
+use penstock_core::types::{GroupId, Incarnation, LeaderEpoch, MessageId, RaftIndex, Seq, SlotId};
 
 pub(crate) fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -50,6 +50,7 @@ pub(crate) fn record(seq: u64, leader_epoch: u64) -> Record {
         seq: Seq(seq),
         leader_epoch: LeaderEpoch(leader_epoch),
         stamp_ms: 1_700_000_000_000 + seq,
+        id: MessageId(i64::try_from(seq).expect("small") << 8),
         key: seq.is_multiple_of(2).then_some(DedupeKey {
             hash: seq,
             digest: u128::from(seq) << 64,

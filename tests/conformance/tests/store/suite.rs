@@ -133,7 +133,7 @@ fn raft_logs_are_cut_at_both_ends(subject: &mut impl Subject) {
     );
     assert_eq!(indexes(subject, 2), (161..=171).collect::<Vec<_>>());
     write(subject, &[put(Key::Applied { group }, "171"), truncate(1)]);
-    assert_eq!(indexes(subject, 2), []);
+    assert!(indexes(subject, 2).is_empty());
     assert_eq!(subject.group_image(group).applied, Some(bytes("171")));
     write(
         subject,
@@ -325,7 +325,7 @@ fn records_are_paged(subject: &mut impl Subject) {
     assert_eq!(page(subject, 2, 6, 100, 10_000), (2..=6).collect::<Vec<_>>());
     assert_eq!(page(subject, 2, 6, 3, 10_000), [2, 3, 4]);
     assert_eq!(page(subject, 6, 9, 100, 1), [6], "at least one record");
-    assert_eq!(page(subject, 10, 20, 100, 100), []);
+    assert!(page(subject, 10, 20, 100, 100).is_empty());
     let wanted = record(7, 2);
     assert_eq!(
         subject.read(&ReadRequest::Records {
