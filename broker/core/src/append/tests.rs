@@ -392,7 +392,11 @@ fn a_record_that_retention_took_meanwhile_is_still_known() {
     let out = world.input(0, Input::RecordChecked { token, checked });
     assert_eq!(out, vec![reply(1, &[of_record(&record)])]);
     let again = reply(2, &[of_record(&record)]);
-    assert_eq!(world.submit(2, vec![known]), vec![again], "the log start is known now");
+    assert_eq!(
+        world.submit(2, vec![known]),
+        vec![again],
+        "the log start is known now"
+    );
 }
 
 #[test]
