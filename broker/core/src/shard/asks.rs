@@ -10,7 +10,7 @@ use super::continuation::Then;
 use super::ingress::{Purpose, Source};
 use super::peer::{LANES, Peer, Reply, Request};
 use super::turn::Turn;
-use crate::admin::{Answer, Ask, Failure, List, ListChange, SendAsk};
+use crate::admin::{Answer, Ask, ChannelFlags, Failure, List, ListChange, SendAsk};
 use crate::client::Secret;
 use crate::effect::Effect;
 use crate::message::Outcome;
@@ -58,19 +58,7 @@ impl Shard {
             } => self.set_token(turn, ask, &uid, &token, (flag, level)),
             Ask::DeviceQuit { uid, flag } => self.device_quit(turn, ask, uid, flag),
             Ask::SystemUids => self.read_list(turn, ask, ListJob::system_uids()),
-            Ask::ChangeSystemUids { uids, add } => {
-                let wall = turn.now.wall_ms;
-                let commands = uids
-                    .chunks(command::UIDS_MAX)
-                    .map(|chunk| {
-                        (
-                            slot::keys::system_uids_slot(),
-                            command::change_system_uids(wall, chunk, add),
-                        )
-                    })
-                    .collect();
-                self.run_commands(turn, ask, commands);
-            }
+            Ask::ChangeSystemUids { uids, add } => self.change_system_uids(turn, ask, &uids, add),
             Ask::PutChannel {
                 channel_id,
                 kind,
@@ -79,35 +67,16 @@ impl Shard {
                 subscribers,
             } => match channel_of(&channel_id, kind) {
                 Err(failure) => answer(turn, ask, Answer::Failed(failure)),
-                Ok(_) if kind == ChannelKind::PERSON && !subscribers.is_empty() => {
-                    let text = "a person channel has no subscribers: leave `subscribers` empty".to_owned();
-                    answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
-                }
                 Ok(channel) => {
-                    let first = command::put_channel(turn.now.wall_ms, &channel, flags);
                     let change = if reset {
                         ListChange::Set(subscribers)
                     } else {
                         ListChange::Add(subscribers)
                     };
-                    self.change_list(
-                        turn,
-                        ask,
-                        ListJob::change(channel, List::Subscribers, change).after(first),
-                    );
+                    self.put_channel(turn, ask, channel, flags, change);
                 }
             },
-            Ask::DeleteChannel { channel_id, kind } => match channel_of(&channel_id, kind) {
-                Err(failure) => answer(turn, ask, Answer::Failed(failure)),
-                Ok(_) if kind == ChannelKind::PERSON => {
-                    let text = "a person channel cannot be deleted".to_owned();
-                    answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
-                }
-                Ok(channel) => {
-                    let disband = command::disband(turn.now.wall_ms, &channel);
-                    self.run_commands(turn, ask, VecDeque::from([(channel.slot(), disband)]));
-                }
-            },
+            Ask::DeleteChannel { channel_id, kind } => self.delete_channel(turn, ask, &channel_id, kind),
             Ask::ChangeList {
                 channel_id,
                 kind,
@@ -139,6 +108,52 @@ impl Shard {
             Ask::Ready => {
                 let readiness = self.readiness();
                 answer(turn, ask, Answer::Ready(readiness));
+            }
+        }
+    }
+
+    fn change_system_uids(&mut self, turn: &mut Turn<'_>, ask: Token, uids: &[Uid], add: bool) {
+        let wall = turn.now.wall_ms;
+        let slot = slot::keys::system_uids_slot();
+        let commands = uids
+            .chunks(command::UIDS_MAX)
+            .map(|chunk| (slot, command::change_system_uids(wall, chunk, add)))
+            .collect();
+        self.run_commands(turn, ask, commands);
+    }
+
+    /// Creates or updates a channel, then changes its subscribers.
+    fn put_channel(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ask: Token,
+        channel: ChannelKey,
+        flags: ChannelFlags,
+        change: ListChange,
+    ) {
+        let named = match &change {
+            ListChange::Add(uids) | ListChange::Remove(uids) | ListChange::Set(uids) => !uids.is_empty(),
+            ListChange::Clear => false,
+        };
+        if channel.kind == ChannelKind::PERSON && named {
+            let text = "a person channel has no subscribers: leave `subscribers` empty".to_owned();
+            return answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
+        }
+        let first = command::put_channel(turn.now.wall_ms, &channel, flags);
+        let job = ListJob::change(channel, List::Subscribers, change).after(first);
+        self.change_list(turn, ask, job);
+    }
+
+    fn delete_channel(&mut self, turn: &mut Turn<'_>, ask: Token, channel_id: &str, kind: ChannelKind) {
+        match channel_of(channel_id, kind) {
+            Err(failure) => answer(turn, ask, Answer::Failed(failure)),
+            Ok(_) if kind == ChannelKind::PERSON => {
+                let text = "a person channel cannot be deleted".to_owned();
+                answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
+            }
+            Ok(channel) => {
+                let disband = command::disband(turn.now.wall_ms, &channel);
+                self.run_commands(turn, ask, VecDeque::from([(channel.slot(), disband)]));
             }
         }
     }

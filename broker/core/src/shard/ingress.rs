@@ -15,15 +15,11 @@ use crate::message::{Draft, MessageFlags, Outcome};
 use crate::permission::{self, Facts, Question};
 use crate::rows::{Key, Miss, Row, Rows};
 use crate::session;
-use crate::slot::ProposeError;
 use crate::types::{
     ChannelKey, ChannelKind, ConnectionId, GroupId, Incarnation, LeaderEpoch, Reason, Route, Seq, Token, Uid,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-/// Most messages of one batch (client contract 3.4).
-const BATCH_MAX: usize = 128;
 
 /// Who asked.
 #[derive(Clone, Debug)]
@@ -79,19 +75,11 @@ struct Job {
     asked: usize,
 }
 
-/// Sends of one channel that wait for their turn.
-#[derive(Debug, Default)]
-struct Forwarder {
-    waiting: VecDeque<(Source, Draft)>,
-    on_the_way: Vec<Source>,
-}
-
 /// Everything on its way in at this shard.
 #[derive(Debug, Default)]
 pub(super) struct Ingress {
     jobs: BTreeMap<Token, Job>,
     sessions: BTreeMap<ConnectionId, VecDeque<(Source, Purpose)>>,
-    forwarders: BTreeMap<ChannelKey, Forwarder>,
 }
 
 impl Purpose {
@@ -473,72 +461,8 @@ impl Shard {
         self.call(turn, request, Then::Ask { ask });
     }
 
-    /// Puts a draft into its channel's row.
-    fn forward(&mut self, turn: &mut Turn<'_>, channel: ChannelKey, source: Source, draft: Draft) {
-        let backlog = self.config.limits.channel_backlog;
-        let forwarder = self.ingress.forwarders.entry(channel.clone()).or_default();
-        if forwarder.waiting.len() >= backlog {
-            return self.sent(turn, source, Outcome::Refused(Reason::RATE_LIMITED));
-        }
-        forwarder.waiting.push_back((source, draft));
-        self.forward_next(turn, &channel);
-    }
-
-    fn forward_next(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
-        let bytes_max = self.config.limits.replicate_bytes;
-        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else {
-            return;
-        };
-        if !forwarder.on_the_way.is_empty() {
-            return;
-        }
-        let mut drafts = Vec::new();
-        let mut bytes = 0;
-        while let Some((_, draft)) = forwarder.waiting.front() {
-            bytes += draft.payload.len();
-            if !drafts.is_empty() && (drafts.len() >= BATCH_MAX || bytes > bytes_max) {
-                break;
-            }
-            let Some((source, draft)) = forwarder.waiting.pop_front() else {
-                break;
-            };
-            forwarder.on_the_way.push(source);
-            drafts.push(draft);
-        }
-        if drafts.is_empty() {
-            self.ingress.forwarders.remove(channel);
-            return;
-        }
-        let request = Request::Append {
-            channel: channel.clone(),
-            incarnation: Incarnation(0),
-            leader_epoch: LeaderEpoch(0),
-            drafts,
-        };
-        self.call(
-            turn,
-            request,
-            Then::Appended {
-                channel: channel.clone(),
-            },
-        );
-    }
-
-    /// A batch is answered.
-    pub(super) fn on_forwarded(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: Option<Reply>) {
-        let Some(forwarder) = self.ingress.forwarders.get_mut(channel) else {
-            return;
-        };
-        let sources = std::mem::take(&mut forwarder.on_the_way);
-        let outcomes = outcomes_of(reply, sources.len());
-        for (source, outcome) in sources.into_iter().zip(outcomes) {
-            self.sent(turn, source, outcome);
-        }
-        self.forward_next(turn, channel);
-    }
-
     /// What became of one send.
-    fn sent(&mut self, turn: &mut Turn<'_>, source: Source, outcome: Outcome) {
+    pub(super) fn sent(&mut self, turn: &mut Turn<'_>, source: Source, outcome: Outcome) {
         match outcome {
             Outcome::Committed { .. } => self.counters.sends_committed += 1,
             Outcome::Refused(_) => self.counters.sends_refused += 1,
@@ -551,20 +475,6 @@ impl Shard {
             }
             Source::Ask(ask) => self.on_ask_sent(turn, ask, outcome),
         }
-    }
-}
-
-/// One outcome for each message of a batch. Without an answer it is open what became of them (AP-8).
-fn outcomes_of(reply: Option<Reply>, count: usize) -> Vec<Outcome> {
-    match reply {
-        Some(Reply::Appended(outcomes)) if outcomes.len() == count => outcomes,
-        Some(Reply::Busy | Reply::Proposed(Err(ProposeError::Full))) => {
-            vec![Outcome::Refused(Reason::RATE_LIMITED); count]
-        }
-        Some(Reply::NotLeader { .. } | Reply::Unavailable) => {
-            vec![Outcome::Refused(Reason::NODE_NOT_MATCH); count]
-        }
-        Some(_) | None => vec![Outcome::Unknown; count],
     }
 }
 

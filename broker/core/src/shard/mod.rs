@@ -22,11 +22,13 @@ mod asks;
 mod calls;
 mod channels;
 mod config;
+mod consumers;
 mod continuation;
 mod delivering;
 mod directory;
 mod expiry;
 mod facts;
+mod forwarding;
 mod grants;
 mod groups;
 mod history;
@@ -104,6 +106,7 @@ pub struct Shard {
     pushes: BTreeMap<Token, sessions::PushFrom>,
     pushing: pending::Pending<delivering::Pushing>,
     ingress: ingress::Ingress,
+    forwarders: BTreeMap<ChannelKey, forwarding::Forwarder>,
     asks: asks::Asks,
     online_parts: BTreeMap<Token, usize>,
     counters: Counters,
@@ -151,6 +154,7 @@ impl Shard {
             pushes: BTreeMap::new(),
             pushing: pending::Pending::default(),
             ingress: ingress::Ingress::default(),
+            forwarders: BTreeMap::new(),
             asks: asks::Asks::default(),
             online_parts: BTreeMap::new(),
             counters: Counters::default(),
