@@ -453,7 +453,7 @@ impl<D: Dispatch> Connection<D> {
     }
 
     /// Tells the shard first, then gives the peer a bounded time to take what is written.
-    async fn finish(mut self, end: End) {
+    async fn finish(&mut self, end: End) {
         self.outbox.close(end.reason);
         self.shared.connections.forget(self.id);
         if self.is_announced {
@@ -476,13 +476,15 @@ impl<D: Dispatch> Connection<D> {
         self.stream.write_all(&output).await?;
         self.shared.metrics.bytes_out.add(output.len() as u64);
         self.stream.shutdown().await?;
-        let mut thrown_away = [0; 1024];
+        // On the heap, so that the task of an idle connection does not hold its place.
+        let mut thrown_away = BytesMut::with_capacity(READ_BYTES_MIN);
         let mut drained = 0;
         while drained < DRAIN_BYTES_MAX {
-            match self.stream.read(&mut thrown_away).await? {
+            match self.stream.read_buf(&mut thrown_away).await? {
                 0 => break,
                 length => drained += length,
             }
+            thrown_away.clear();
         }
         Ok(())
     }
