@@ -35,7 +35,7 @@ pub(super) struct Addresses(Mutex<HashMap<IpAddr, u32>>);
 impl Addresses {
     fn enter(&self, address: IpAddr, most: u32) -> bool {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
+        let count = counts.entry(counted(address)).or_default();
         if *count >= most {
             return false;
         }
@@ -45,11 +45,22 @@ impl Addresses {
 
     fn leave(&self, address: IpAddr) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&address) {
+        if let Some(count) = counts.get_mut(&counted(address)) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(&address);
+                counts.remove(&counted(address));
             }
+        }
+    }
+}
+
+/// What counts as one address: an IPv4 address, or the /64 network that an IPv6 host can choose addresses from.
+fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let [first, second, third, fourth, ..] = address.segments();
+            IpAddr::from([first, second, third, fourth, 0, 0, 0, 0])
         }
     }
 }
@@ -209,6 +220,17 @@ mod tests {
         assert_eq!(pace.pause(start), Some(Duration::from_millis(200)));
         let later = start + Duration::from_secs(5);
         assert_eq!(pace.pause(later), None);
+    }
+
+    #[test]
+    fn an_address_is_what_a_host_cannot_multiply() {
+        let same = |left: &str, right: &str| {
+            counted(left.parse().expect("an address")) == counted(right.parse().expect("an address"))
+        };
+        assert!(same("10.0.0.1", "::ffff:10.0.0.1"));
+        assert!(!same("10.0.0.1", "10.0.0.2"));
+        assert!(same("2001:db8::1", "2001:db8::ffff:1"));
+        assert!(!same("2001:db8::1", "2001:db8:0:1::1"));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Config {
     pub close_timeout: Duration,
     /// Connections in total.
     pub connections_max: u64,
-    /// Connections from one address.
+    /// Connections from one IPv4 address or IPv6 /64 network.
     pub connections_per_address_max: u32,
     /// Connections without CONNACK. Together with 4 KiB a frame it bounds the memory that strangers can take.
     pub unauthenticated_max: u64,
@@ -126,7 +126,8 @@ pub trait Dispatch: Send + Sync + 'static {
     /// connection (mechanism M-14).
     fn offer(&self, connection: ConnectionId, event: Inbound) -> Offer;
 
-    /// Completes when it is worth offering again, after an offer found no room. May complete early.
+    /// Completes when it is worth offering again, after an offer found no room. May complete early, but not without any
+    /// change, or the connection spins. Must do nothing before it is polled.
     fn room(&self, connection: ConnectionId) -> impl Future<Output = ()> + Send;
 
     /// The connection has ended. Called once for each connection whose [`Inbound::Opened`] was taken, and always taken.
