@@ -1,0 +1,102 @@
+//! What a client does with a frame of the server.
+
+use super::{Clients, Link, Wish};
+use crate::oracle::Oracle;
+use penstock_core::client::{ClientFrame, ServerFrame};
+use penstock_core::message::Committed;
+use penstock_core::types::Reason;
+use std::time::Duration;
+
+impl Clients {
+    /// A frame arrives at a user's connection.
+    pub fn receive(
+        &mut self,
+        now: Duration,
+        (user, connection): (usize, usize),
+        frame: ServerFrame,
+        oracle: &mut Oracle,
+        wishes: &mut Vec<Wish>,
+    ) {
+        if self.users[user].connection() != Some(connection) {
+            return;
+        }
+        match frame {
+            ServerFrame::Connack { reason, .. } => self.accepted(now, user, connection, reason, oracle),
+            ServerFrame::SendAck {
+                client_seq,
+                id,
+                seq,
+                reason,
+                ..
+            } => {
+                let Some(operation) = self.remove(user, client_seq, connection) else {
+                    let uid = self.users[user].uid.clone();
+                    let detail = format!("{uid} gets an answer to frame {client_seq}, which has none open");
+                    return oracle.violate("AP-8", detail);
+                };
+                if reason.is_success() {
+                    oracle.acknowledge(operation, id, seq.0);
+                    if self.rng.permille(300) {
+                        self.users[user].answered = Some(operation);
+                    }
+                } else {
+                    self.refused(now, user, operation, reason, oracle);
+                }
+            }
+            ServerFrame::OutcomeUnknown { client_seq, .. } => {
+                if let Some(operation) = self.remove(user, client_seq, connection) {
+                    // Perhaps appended: only the same number again tells.
+                    self.put_out(user, operation);
+                }
+            }
+            ServerFrame::Recv {
+                message, duplicate, ..
+            } => self.offered(now, (user, connection), &message, duplicate, oracle, wishes),
+            ServerFrame::Pong | ServerFrame::SubAck { .. } | ServerFrame::Disconnect { .. } => {}
+        }
+    }
+
+    fn accepted(&mut self, now: Duration, user: usize, connection: usize, reason: Reason, oracle: &mut Oracle) {
+        if reason.is_success() {
+            self.users[user].link = Link::Up { connection };
+            self.users[user].last_frame = now;
+            oracle.sessions.open(connection, now);
+        } else if reason == Reason::AUTH_FAIL {
+            let uid = self.users[user].uid.clone();
+            oracle.violate("connect", format!("{uid} is refused although its token is right"));
+        } else {
+            self.closed(now, user, connection, oracle);
+        }
+    }
+
+    fn offered(
+        &mut self,
+        now: Duration,
+        (user, connection): (usize, usize),
+        message: &Committed,
+        duplicate: bool,
+        oracle: &mut Oracle,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let seq = message.message.seq;
+        let uid = self.users[user].uid.clone();
+        oracle.saw(&message.channel, &message.message, &uid);
+        let Some(channel) = oracle.channel(&message.channel) else { return };
+        if !self.talks[channel].members.contains(&user) {
+            let detail = format!("{uid} gets {seq} of {}, to which it does not belong", message.channel);
+            oracle.violate("PC-2", detail);
+        }
+        if seq.0 > 0
+            && let Err(detail) = oracle.sessions.offer(connection, channel, seq.0, duplicate)
+        {
+            oracle.violate("PC-5", format!("{uid} in {}: {detail}", message.channel));
+        }
+        if now >= self.users[user].deaf_until {
+            let frame = ClientFrame::RecvAck {
+                id: message.message.id,
+                seq,
+            };
+            wishes.push(Wish::Frame { connection, frame });
+        }
+    }
+}

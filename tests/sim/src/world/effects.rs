@@ -1,0 +1,149 @@
+//! What shards want is done here, as the production driver does it.
+
+use super::{Happening, World};
+use crate::coverage::Met;
+use penstock_core::effect::{Effect, Event};
+use penstock_core::rows::{Instance, Write};
+use penstock_core::types::{NodeId, Ticket};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl World {
+    /// Does what a shard wants.
+    pub(super) fn execute(&mut self, node: usize, shard: u16, effect: Effect) {
+        if self.trace {
+            eprintln!("                                -> {effect:?}");
+        }
+        match effect {
+            Effect::Send { to, message } => self.send(node, to, message),
+            Effect::Store {
+                instance,
+                ticket,
+                writes,
+            } => self.store(node, shard, (instance, ticket), writes),
+            Effect::Read { token, request } => {
+                // A scan sees at least what was written before it was asked for.
+                let page = self.nodes[node].disk.read(&request);
+                let event = Event::ReadDone { token, page };
+                self.after_read(node, shard, event);
+            }
+            Effect::Load { token, keys } => {
+                self.coverage.meet(Met::Misses);
+                let disk = &self.nodes[node].disk;
+                let rows = keys.into_iter().map(|key| (key.clone(), disk.row(&key))).collect();
+                self.after_read(node, shard, Event::Loaded { token, rows });
+            }
+            Effect::Client { connection, frame } => self.client_frame(node, connection, frame),
+            Effect::CloseClient { connection, .. } => self.close_client(node, connection),
+            Effect::Answer { token, answer } => self.answer(token, answer),
+        }
+    }
+
+    fn after_read(&mut self, node: usize, shard: u16, event: Event) {
+        let at = self.now + self.disk_rng.tailed(self.settings.read_latency);
+        let life = Some(self.nodes[node].life);
+        self.agenda.put(at, Happening::Arrive { node, life, shard, event });
+    }
+
+    fn send(&mut self, from: usize, to: NodeId, message: penstock_core::shard::Peer) {
+        let target = usize::from(to.0) - 1;
+        if target >= self.nodes.len() {
+            return self.oracle.violate("send", format!("a message to node {to}, which does not exist"));
+        }
+        let shard = message.shard(self.settings.shards);
+        let sender = self.nodes[from].id;
+        let arrive = |life, message| Happening::Arrive {
+            node: target,
+            life,
+            shard,
+            event: Event::Peer { from: sender, message },
+        };
+        if from == target {
+            let life = Some(self.nodes[from].life);
+            let at = self.now + self.shard_rng.tailed(Duration::from_micros(2));
+            // Between the shards of a node messages keep their order.
+            let at = self.in_order(from, shard, at);
+            return self.agenda.put(at, arrive(life, message));
+        }
+        let [first, second] = self.network.arrivals(self.now, from, target);
+        if let Some(second) = second {
+            self.agenda.put(second, arrive(None, message.clone()));
+        }
+        if let Some(first) = first {
+            self.agenda.put(first, arrive(None, message));
+        }
+    }
+
+    fn in_order(&mut self, node: usize, shard: u16, at: Duration) -> Duration {
+        let host = &mut self.nodes[node].hosts[usize::from(shard)];
+        host.last_inside = host.last_inside.max(at);
+        host.last_inside
+    }
+
+    fn store(&mut self, node: usize, shard: u16, place: (Instance, Ticket), writes: Vec<Write>) {
+        let (instance, ticket) = place;
+        if self.nodes[node].full {
+            self.coverage.fault("disk full", 1);
+            return self.crash(node, None);
+        }
+        self.count_writes(&writes);
+        self.nodes[node].disk.write(instance, writes);
+        if self.driver.stored_before_durable {
+            let life = Some(self.nodes[node].life);
+            let event = Event::Stored { instance, through: ticket };
+            self.agenda.put(self.now, Happening::Arrive { node, life, shard, event });
+        }
+        self.nodes[node].syncer(instance).waiting.push_back((shard, ticket));
+        self.begin_sync(node, instance);
+    }
+
+    fn count_writes(&mut self, writes: &[Write]) {
+        for write in writes {
+            match write {
+                Write::TruncateRecords { .. } => self.coverage.meet(Met::Truncations),
+                Write::FlipGeneration { .. } => self.coverage.meet(Met::Snapshots),
+                Write::CompactRaft { .. } => self.coverage.meet(Met::Compactions),
+                _ => {}
+            }
+        }
+    }
+
+    fn begin_sync(&mut self, node: usize, instance: Instance) {
+        let slow = self.nodes[node].slow_until > self.now;
+        let life = self.nodes[node].life;
+        let usual = self.settings.sync_latency;
+        let syncer = self.nodes[node].syncer(instance);
+        if syncer.running.is_some() || syncer.waiting.is_empty() {
+            return;
+        }
+        syncer.running = Some(syncer.waiting.len());
+        let latency = self.disk_rng.tailed(if slow { Duration::from_millis(200) } else { usual });
+        let at = self.now + latency;
+        self.agenda.put(at, Happening::Synced { node, life, instance });
+    }
+
+    /// A sync is done: what it covered is durable, and every shard is told up to which ticket.
+    pub(super) fn synced(&mut self, node: usize, instance: Instance) {
+        if std::mem::take(&mut self.nodes[node].sync_fails) {
+            self.coverage.fault("sync error", 1);
+            return self.crash(node, None);
+        }
+        let syncer = self.nodes[node].syncer(instance);
+        let covered = syncer.running.take().unwrap_or(0);
+        let mut through: BTreeMap<u16, Ticket> = BTreeMap::new();
+        for (shard, ticket) in syncer.waiting.drain(..covered) {
+            through.insert(shard, ticket);
+        }
+        self.nodes[node].disk.sync(instance, covered);
+        let life = self.nodes[node].life;
+        self.begin_sync(node, instance);
+        if self.driver.stored_before_durable {
+            return;
+        }
+        for (shard, through) in through {
+            if self.nodes[node].life == life {
+                self.arrive(node, shard, Event::Stored { instance, through });
+            }
+        }
+    }
+}

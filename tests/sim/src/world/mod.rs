@@ -1,0 +1,510 @@
+//! The world: a heap of events in virtual time, the nodes, the network between them, and the order in which everything
+//! happens. One thread, one seed, one outcome.
+
+mod effects;
+mod gateway;
+mod inject;
+mod node;
+mod phases;
+
+pub use node::{Clock, Node, State};
+
+use crate::clients::{Clients, Purpose};
+use crate::coverage::{Coverage, Met};
+use crate::disk::SimDisk;
+use crate::faults::Faults;
+use crate::invariants::Invariants;
+use crate::mutants::Driver;
+use crate::network::Network;
+use crate::oracle::{Oracle, Violation};
+use crate::rng::{Rng, Stream};
+use crate::settings::Settings;
+use gateway::Connection;
+use node::{Host, Syncer};
+use penstock_core::admin::Answer;
+use penstock_core::client::{ClientFrame, ServerFrame};
+use penstock_core::effect::{Effect, Event};
+use penstock_core::rows::Instance;
+use penstock_core::shard::{Config, Shard};
+use penstock_core::types::{Boots, DiskBoot, NodeId, ProcessBoot};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub enum Happening {
+    /// An event reaches a shard; with a life, only in that process.
+    Arrive {
+        /// Index of the node.
+        node: usize,
+        /// The process that it is meant for.
+        life: Option<u32>,
+        /// The shard.
+        shard: u16,
+        /// What.
+        event: Event,
+    },
+    /// A shard that was at work looks at its mailbox.
+    Drain {
+        /// Index of the node.
+        node: usize,
+        /// Its process.
+        life: u32,
+        /// The shard.
+        shard: u16,
+    },
+    /// A shard's timer rings.
+    Timer {
+        /// Index of the node.
+        node: usize,
+        /// Its process.
+        life: u32,
+        /// The shard.
+        shard: u16,
+    },
+    /// A sync is done.
+    Synced {
+        /// Index of the node.
+        node: usize,
+        /// Its process.
+        life: u32,
+        /// The instance.
+        instance: Instance,
+    },
+    /// A client's frame reaches its node; without one, the connection is closed.
+    ToServer {
+        /// Number of the connection.
+        connection: usize,
+        /// The frame.
+        frame: Option<ClientFrame>,
+    },
+    /// A frame reaches a client; without one, the connection is closed.
+    ToClient {
+        /// Number of the connection.
+        connection: usize,
+        /// The frame.
+        frame: Option<ServerFrame>,
+    },
+    /// A gateway tries a refused frame again.
+    Retry {
+        /// Number of the connection.
+        connection: usize,
+    },
+    /// A call of the HTTP API is answered, or is not within its caller's time.
+    Answered {
+        /// Number of the call.
+        call: usize,
+        /// The answer.
+        answer: Option<Answer>,
+    },
+    /// A user looks at the clock.
+    User(usize),
+    /// The next fault.
+    Fault,
+    /// A process starts.
+    Start(usize),
+    /// A paused process goes on.
+    Resume {
+        /// Index of the node.
+        node: usize,
+        /// Its process.
+        life: u32,
+    },
+    /// The run looks after its set-up and its phases.
+    Look,
+}
+
+/// Events in order of time; what happens at the same time happens in the order in which it was put in.
+#[derive(Debug, Default)]
+struct Agenda {
+    heap: BinaryHeap<Reverse<(Duration, u64, usize)>>,
+    happenings: Vec<Option<Happening>>,
+    free: Vec<usize>,
+    sequence: u64,
+}
+
+impl Agenda {
+    fn put(&mut self, at: Duration, happening: Happening) {
+        self.sequence += 1;
+        let slot = if let Some(slot) = self.free.pop() {
+            self.happenings[slot] = Some(happening);
+            slot
+        } else {
+            self.happenings.push(Some(happening));
+            self.happenings.len() - 1
+        };
+        self.heap.push(Reverse((at, self.sequence, slot)));
+    }
+
+    fn take(&mut self) -> Option<(Duration, Happening)> {
+        let Reverse((at, _, slot)) = self.heap.pop()?;
+        self.free.push(slot);
+        let happening = self.happenings[slot].take().expect("every slot of the heap is filled");
+        Some((at, happening))
+    }
+}
+
+/// A call of the HTTP API.
+struct Call {
+    purpose: Option<Purpose>,
+}
+
+/// A running simulation.
+pub struct World {
+    settings: Settings,
+    now: Duration,
+    agenda: Agenda,
+    nodes: Vec<Node>,
+    network: Network,
+    faults: Faults,
+    clients: Clients,
+    connections: Vec<Connection>,
+    calls: Vec<Call>,
+    oracle: Oracle,
+    invariants: Invariants,
+    /// What was met so far.
+    pub coverage: Coverage,
+    driver: Driver,
+    disk_rng: Rng,
+    node_rng: Rng,
+    shard_rng: Rng,
+    loss_rng: Rng,
+    effects: Vec<Effect>,
+    hash: u64,
+    trace: bool,
+    phase: phases::Phase,
+}
+
+impl World {
+    /// The cluster of a seed with a planted bug or none, before its first event.
+    #[must_use]
+    pub fn new(settings: Settings, driver: Driver, trace: bool) -> World {
+        let mut oracle = Oracle::default();
+        let clients = Clients::new(&settings, &mut oracle);
+        let seed = settings.seed;
+        let mut node_rng = Rng::new(seed, Stream::Nodes);
+        let nodes = (0..settings.nodes)
+            .map(|index| Node {
+                id: node_id(index),
+                boots: Boots {
+                    process: ProcessBoot(0),
+                    disk: DiskBoot(node_rng.draw()),
+                },
+                life: 0,
+                state: State::Down,
+                hosts: Vec::new(),
+                disk: SimDisk::new(),
+                clock: Clock::default(),
+                syncers: [Syncer::default(), Syncer::default()],
+                held: Vec::new(),
+                sync_fails: false,
+                full: false,
+                disk_lost: false,
+                slow_until: Duration::ZERO,
+            })
+            .collect();
+        let mut world = World {
+            network: Network::new(seed, settings.nodes, settings.network.clone()),
+            faults: Faults::new(seed, settings.faults.clone()),
+            clients,
+            connections: Vec::new(),
+            calls: Vec::new(),
+            oracle,
+            invariants: Invariants::default(),
+            coverage: Coverage::default(),
+            driver,
+            disk_rng: Rng::new(seed, Stream::Disk),
+            shard_rng: Rng::new(seed, Stream::Shards),
+            loss_rng: Rng::new(seed, Stream::Losses),
+            node_rng,
+            effects: Vec::new(),
+            hash: seed,
+            trace,
+            phase: phases::Phase::Chaos,
+            now: Duration::ZERO,
+            agenda: Agenda::default(),
+            nodes,
+            settings,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        for node in 0..self.nodes.len() {
+            let delay = self.node_rng.time(Duration::ZERO, Duration::from_millis(300));
+            self.agenda.put(delay, Happening::Start(node));
+        }
+        for user in 0..self.clients.users.len() {
+            self.agenda.put(Duration::from_millis(100), Happening::User(user));
+        }
+        let first = Duration::from_secs(2) + self.faults.interval();
+        self.agenda.put(first, Happening::Fault);
+        self.agenda.put(Duration::from_millis(500), Happening::Look);
+    }
+
+    /// Runs to the end, or to the first broken rule.
+    pub fn run(&mut self) -> Vec<Violation> {
+        while let Some((at, happening)) = self.agenda.take() {
+            self.now = at;
+            self.happen(happening);
+            if !self.oracle.violations.is_empty() || self.phase == phases::Phase::Done {
+                break;
+            }
+        }
+        self.close_books();
+        std::mem::take(&mut self.oracle.violations)
+    }
+
+    /// A number that two runs of one seed share.
+    #[must_use]
+    pub fn trace_hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Virtual time that has passed.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        let happening = match self.hold(happening) {
+            Some(happening) => happening,
+            None => return,
+        };
+        match happening {
+            Happening::Arrive {
+                node,
+                life,
+                shard,
+                event,
+            } => {
+                if life.is_none_or(|life| life == self.nodes[node].life) {
+                    self.arrive(node, shard, event);
+                }
+            }
+            Happening::Drain { node, life, shard } if life == self.nodes[node].life => self.drain(node, shard),
+            Happening::Timer { node, life, shard } if life == self.nodes[node].life => self.ring(node, shard),
+            Happening::Synced { node, life, instance } if life == self.nodes[node].life => {
+                self.synced(node, instance);
+            }
+            Happening::Drain { .. } | Happening::Timer { .. } | Happening::Synced { .. } => {}
+            Happening::ToServer { connection, frame } => self.to_server(connection, frame),
+            Happening::ToClient { connection, frame } => self.to_client(connection, frame),
+            Happening::Retry { connection } => self.retry(connection),
+            Happening::Answered { call, answer } => self.answered(call, answer),
+            Happening::User(user) => self.user_acts(user),
+            Happening::Fault => self.inject(),
+            Happening::Start(node) => self.start(node),
+            Happening::Resume { node, life } => self.resume(node, life),
+            Happening::Look => self.look(),
+        }
+    }
+
+    /// What happens to a paused node waits until it goes on.
+    fn hold(&mut self, happening: Happening) -> Option<Happening> {
+        let node = match &happening {
+            Happening::Arrive { node, .. }
+            | Happening::Drain { node, .. }
+            | Happening::Timer { node, .. }
+            | Happening::Synced { node, .. } => *node,
+            Happening::ToServer { connection, .. } | Happening::Retry { connection } => self.connections[*connection].node,
+            _ => return Some(happening),
+        };
+        if self.nodes[node].state == State::Paused {
+            self.nodes[node].held.push(happening);
+            return None;
+        }
+        Some(happening)
+    }
+
+    /// An event reaches a shard: it is handled at once, waits, or is refused.
+    fn arrive(&mut self, node: usize, shard: u16, event: Event) {
+        let now = self.now;
+        let capacity = self.settings.mailbox;
+        let Some(host) = self.nodes[node].hosts.get_mut(usize::from(shard)) else { return };
+        if host.mailbox.is_empty() && host.busy_until <= now {
+            return self.step(node, shard, event);
+        }
+        if is_admission(&event) && host.mailbox.len() >= capacity {
+            self.coverage.meet(Met::Refusals);
+            return self.refuse(event);
+        }
+        host.mailbox.push_back(event);
+        self.wake(node, shard);
+    }
+
+    fn wake(&mut self, node: usize, shard: u16) {
+        let life = self.nodes[node].life;
+        let host = &mut self.nodes[node].hosts[usize::from(shard)];
+        if !host.draining && !host.mailbox.is_empty() {
+            host.draining = true;
+            let at = host.busy_until.max(self.now);
+            self.agenda.put(at, Happening::Drain { node, life, shard });
+        }
+    }
+
+    fn drain(&mut self, node: usize, shard: u16) {
+        let host = &mut self.nodes[node].hosts[usize::from(shard)];
+        host.draining = false;
+        let Some(event) = host.mailbox.pop_front() else { return };
+        let life = self.nodes[node].life;
+        self.step(node, shard, event);
+        if self.nodes[node].life == life {
+            self.wake(node, shard);
+        }
+    }
+
+    /// The timer of a shard: the deadline that was asked for may have moved meanwhile.
+    fn ring(&mut self, node: usize, shard: u16) {
+        let local = self.nodes[node].clock.read(self.now);
+        let host = &mut self.nodes[node].hosts[usize::from(shard)];
+        host.timer = None;
+        match host.shard.next_deadline() {
+            Some(deadline) if deadline <= local.monotonic => self.arrive(node, shard, Event::Expired),
+            _ => self.set_timer(node, shard),
+        }
+    }
+
+    fn set_timer(&mut self, node: usize, shard: u16) {
+        let now = self.now;
+        let life = self.nodes[node].life;
+        let clock = self.nodes[node].clock;
+        let host = &mut self.nodes[node].hosts[usize::from(shard)];
+        let Some(deadline) = host.shard.next_deadline() else { return };
+        let at = clock.when(deadline).max(now);
+        host.stuck = if at > now { 0 } else { host.stuck + 1 };
+        if host.stuck > 10_000 {
+            let detail = format!("node {node} shard {shard}: the deadline {deadline:?} does not move on");
+            return self.oracle.violate("deadline", detail);
+        }
+        if host.timer.is_none_or(|set| set > at) {
+            host.timer = Some(at);
+            self.agenda.put(at, Happening::Timer { node, life, shard });
+        }
+    }
+
+    /// One shard handles one event, and what it wants is done before anything else happens.
+    fn step(&mut self, node: usize, shard: u16, event: Event) {
+        let now = self.now;
+        self.coverage.events += 1;
+        let kind = event_kind(&event);
+        if self.trace {
+            eprintln!("{:>12.6} node {} shard {shard}: {event:?}", now.as_secs_f64(), node + 1);
+        }
+        let mut effects = std::mem::take(&mut self.effects);
+        let salt = self.loss_rng.draw();
+        let owner = &mut self.nodes[node];
+        let local = owner.clock.read(now);
+        let host = &mut owner.hosts[usize::from(shard)];
+        let handling = if host.slow_until > now { Duration::from_millis(3) } else { self.settings.handling };
+        host.busy_until = now + self.shard_rng.tailed(handling);
+        let rows = owner.disk.rows(salt, self.settings.miss_permille, &event);
+        host.shard.handle(local, event, &rows, &mut effects);
+        let place = (node as u64) << 8 | u64::from(shard);
+        self.mix(u64::try_from(now.as_nanos()).unwrap_or(0) ^ place << 48 ^ kind << 40 ^ effects.len() as u64);
+        let life = self.nodes[node].life;
+        for effect in effects.drain(..) {
+            if self.nodes[node].life == life {
+                self.execute(node, shard, effect);
+            }
+        }
+        self.effects = effects;
+        if self.nodes[node].life == life {
+            self.watch(node, shard);
+            self.set_timer(node, shard);
+        }
+    }
+
+    /// The checkers look at what a shard shows after each of its steps.
+    fn watch(&mut self, node: usize, shard: u16) {
+        self.invariants.watch(&self.nodes, (node, shard), &mut self.oracle, &mut self.coverage);
+    }
+
+    /// A process starts from what its disk holds.
+    fn start(&mut self, index: usize) {
+        if self.nodes[index].state != State::Down || self.nodes[index].full {
+            return;
+        }
+        let shards = self.settings.shards;
+        let boot = ProcessBoot(self.node_rng.draw());
+        let fresh_disk = DiskBoot(self.node_rng.draw());
+        let drift = self.settings.faults.drift_ppm;
+        let now = self.now;
+        let nodes: Vec<NodeId> = (0..self.nodes.len()).map(node_id).collect();
+        let node = &mut self.nodes[index];
+        node.start_clock(now, drift, &mut self.node_rng);
+        node.life += 1;
+        node.state = State::Running;
+        node.boots.process = boot;
+        if std::mem::take(&mut node.disk_lost) {
+            node.boots.disk = fresh_disk;
+        }
+        node.hosts = (0..shards)
+            .map(|shard| {
+                let config = Config {
+                    node: node.id,
+                    boots: node.boots,
+                    shard,
+                    shards,
+                    nodes: nodes.clone(),
+                    groups: self.settings.groups,
+                    copies: 3,
+                    seed: self.settings.seed,
+                    limits: self.settings.limits.clone(),
+                    any_token: !self.settings.tokens,
+                    person_allowlist_required: false,
+                };
+                let config = self.driver.configure(config);
+                let image = node.disk.image(shard, shards);
+                Host {
+                    shard: Shard::new(config, image),
+                    mailbox: VecDeque::new(),
+                    busy_until: now,
+                    draining: false,
+                    timer: None,
+                    last_inside: Duration::ZERO,
+                    slow_until: Duration::ZERO,
+                    stuck: 0,
+                }
+            })
+            .collect();
+        self.mix(boot.0);
+        for shard in 0..shards {
+            self.set_timer(index, shard);
+        }
+    }
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(u16::try_from(index + 1).expect("a handful of nodes"))
+}
+
+/// Whether a full mailbox may refuse it (M-14).
+fn is_admission(event: &Event) -> bool {
+    match event {
+        Event::Peer { message, .. } => message.is_admission(),
+        Event::ClientFrame { .. } | Event::Ask { .. } => true,
+        _ => false,
+    }
+}
+
+fn event_kind(event: &Event) -> u64 {
+    match event {
+        Event::Peer { .. } => 1,
+        Event::ClientOpened { .. } => 2,
+        Event::ClientFrame { .. } => 3,
+        Event::ClientClosed { .. } => 4,
+        Event::Stored { .. } => 5,
+        Event::ReadDone { .. } => 6,
+        Event::Loaded { .. } => 7,
+        Event::Ask { .. } => 8,
+        Event::Expired => 9,
+    }
+}

@@ -1,0 +1,131 @@
+//! The phases of a run: chaos, then an end to all faults, then the cluster must converge within its time (check 8).
+
+use super::{Happening, World};
+use crate::census;
+use crate::clients::Link;
+use crate::coverage::Met;
+use std::time::Duration;
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Faults come.
+    Chaos,
+    /// No more faults; every channel has yet to accept a send.
+    Healing,
+    /// Everything is sent; what remains is to arrive everywhere.
+    Converging,
+    /// All is well.
+    Done,
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A group or token that was not made is asked for again after this long.
+const SET_UP_EVERY: Duration = Duration::from_secs(2);
+
+impl World {
+    /// Looks after set-up and phases.
+    pub(super) fn look(&mut self) {
+        let healed = self.settings.chaos;
+        let millis = self.now.as_millis();
+        if !self.clients.is_set_up() && millis % SET_UP_EVERY.as_millis() < LOOK_EVERY.as_millis() {
+            let mut wishes = Vec::new();
+            self.clients.set_up(&mut wishes);
+            self.grant(0, wishes);
+        }
+        match self.phase {
+            Phase::Chaos if self.now >= healed => {
+                self.phase = Phase::Healing;
+                self.heal();
+                self.clients.quiet = true;
+            }
+            Phase::Healing => self.probe(),
+            Phase::Converging => self.converge(),
+            Phase::Chaos | Phase::Done => {}
+        }
+        if self.now >= healed + self.settings.convergence && self.phase != Phase::Done {
+            self.did_not_converge();
+        }
+        self.agenda.put(self.now + LOOK_EVERY, Happening::Look);
+    }
+
+    /// Once everything is set up, somebody says something in every channel.
+    fn probe(&mut self) {
+        if !self.clients.is_set_up() {
+            return;
+        }
+        for channel in 0..self.clients.talks.len() {
+            if let Some(&user) = self.clients.talks[channel].members.first() {
+                self.clients.say(self.now, user, channel, &mut self.oracle);
+            }
+        }
+        self.phase = Phase::Converging;
+    }
+
+    fn converge(&mut self) {
+        if self.clients.settled()
+            && self.missing_offers().is_none()
+            && census::difference(&self.nodes, &self.oracle).is_none()
+        {
+            self.phase = Phase::Done;
+        }
+    }
+
+    fn did_not_converge(&mut self) {
+        let seconds = self.settings.convergence.as_secs();
+        let what = if self.phase == Phase::Healing {
+            "not everything could be set up".to_owned()
+        } else if !self.clients.settled() {
+            self.clients.unsettled(&self.oracle)
+        } else if let Some(missing) = self.missing_offers() {
+            return self.oracle.violate("check-6", missing);
+        } else {
+            census::difference(&self.nodes, &self.oracle).unwrap_or_default()
+        };
+        self.oracle.violate("check-8", format!("{seconds} s after the last fault: {what}"));
+    }
+
+    /// A message that a member with an open session should have been offered by now. What was sent before the session
+    /// was accepted is for it to pull.
+    fn missing_offers(&self) -> Option<String> {
+        for user in &self.clients.users {
+            let Link::Up { connection } = user.link else { continue };
+            let session = self.oracle.sessions.session(connection)?;
+            for talk in &self.clients.talks {
+                for (seq, _, operation) in self.oracle.acknowledged_in(talk.channel) {
+                    let sent = &self.oracle.operations[operation];
+                    let own = self.oracle.users[sent.user] == user.uid;
+                    let member = talk.members.iter().any(|&member| self.oracle.users[member] == user.uid);
+                    let offered = session.offered.get(&talk.channel);
+                    if member
+                        && !own
+                        && sent.invoked > session.since
+                        && !offered.is_some_and(|offered| offered.contains(&seq))
+                    {
+                        let key = &self.oracle.channels[talk.channel].key;
+                        let uid = &user.uid;
+                        return Some(format!(
+                            "{uid}, online since {:?} on connection {connection}, was never offered {seq} of {key}, \
+                             sent at {:?}",
+                            session.since, sent.invoked
+                        ));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Moves the counters of all parts into the coverage of the run.
+    pub(super) fn close_books(&mut self) {
+        let coverage = &mut self.coverage;
+        coverage.virtual_time = self.now;
+        coverage.acknowledged = self.oracle.acknowledged;
+        coverage.meet_many(Met::DeduplicatedRetries, self.oracle.deduplicated);
+        coverage.meet_many(Met::Reoffers, self.oracle.sessions.reoffers);
+        coverage.meet_many(Met::Resends, self.clients.resends);
+        coverage.fault("lost message", self.network.lost);
+        coverage.fault("repeated message", self.network.duplicated);
+        coverage.fault("delayed message", self.network.reordered);
+    }
+}
