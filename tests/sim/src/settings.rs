@@ -29,7 +29,7 @@ pub struct Settings {
     /// How long a shard takes for one event.
     pub handling: Duration,
     /// Point reads of 1,000 that miss memory.
-    pub miss_permille: u32,
+    pub miss_permille: u16,
     /// How the network behaves.
     pub network: Conditions,
     /// Which faults come, and how often.

@@ -13,6 +13,9 @@ impl Invariants {
     /// After a step of a shard.
     pub fn watch(&mut self, _nodes: &[Node], _place: (usize, u16), _oracle: &mut Oracle, _coverage: &mut Coverage) {}
 
+    /// A sync of a node made something durable.
+    pub fn synced(&mut self, _node: &Node, _index: usize, _oracle: &mut Oracle) {}
+
     /// A message reaches a client.
     pub fn shown(&mut self, _message: &Committed, _oracle: &mut Oracle) {}
 

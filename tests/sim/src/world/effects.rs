@@ -2,10 +2,10 @@
 
 use super::{Happening, World};
 use crate::coverage::Met;
+use crate::disk::DiskError;
 use penstock_core::effect::{Effect, Event};
 use penstock_core::rows::{Instance, Write};
 use penstock_core::types::{NodeId, Ticket};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl World {
@@ -29,8 +29,7 @@ impl World {
             }
             Effect::Load { token, keys } => {
                 self.coverage.meet(Met::Misses);
-                let disk = &self.nodes[node].disk;
-                let rows = keys.into_iter().map(|key| (key.clone(), disk.row(&key))).collect();
+                let rows = self.nodes[node].disk.load(&keys);
                 self.after_read(node, shard, Event::Loaded { token, rows });
             }
             Effect::Client { connection, frame } => self.client_frame(node, connection, frame),
@@ -82,18 +81,15 @@ impl World {
 
     fn store(&mut self, node: usize, shard: u16, place: (Instance, Ticket), writes: Vec<Write>) {
         let (instance, ticket) = place;
-        if self.nodes[node].full {
-            self.coverage.fault("disk full", 1);
-            return self.crash(node, None);
-        }
         self.count_writes(&writes);
-        self.nodes[node].disk.write(instance, writes);
+        if let Err(error) = self.nodes[node].disk.write(instance, shard, ticket, &writes) {
+            return self.poisoned(node, &error);
+        }
         if self.driver.stored_before_durable {
             let life = Some(self.nodes[node].life);
             let event = Event::Stored { instance, through: ticket };
             self.agenda.put(self.now, Happening::Arrive { node, life, shard, event });
         }
-        self.nodes[node].syncer(instance).waiting.push_back((shard, ticket));
         self.begin_sync(node, instance);
     }
 
@@ -112,11 +108,12 @@ impl World {
         let slow = self.nodes[node].slow_until > self.now;
         let life = self.nodes[node].life;
         let usual = self.settings.sync_latency;
-        let syncer = self.nodes[node].syncer(instance);
-        if syncer.running.is_some() || syncer.waiting.is_empty() {
+        let sync = self.nodes[node].disk.begin_sync(instance);
+        let running = &mut self.nodes[node].syncer(instance).running;
+        if running.is_some() || sync.is_none() {
             return;
         }
-        syncer.running = Some(syncer.waiting.len());
+        *running = sync;
         let latency = self.disk_rng.tailed(if slow { Duration::from_millis(200) } else { usual });
         let at = self.now + latency;
         self.agenda.put(at, Happening::Synced { node, life, instance });
@@ -124,17 +121,12 @@ impl World {
 
     /// A sync is done: what it covered is durable, and every shard is told up to which ticket.
     pub(super) fn synced(&mut self, node: usize, instance: Instance) {
-        if std::mem::take(&mut self.nodes[node].sync_fails) {
-            self.coverage.fault("sync error", 1);
-            return self.crash(node, None);
-        }
-        let syncer = self.nodes[node].syncer(instance);
-        let covered = syncer.running.take().unwrap_or(0);
-        let mut through: BTreeMap<u16, Ticket> = BTreeMap::new();
-        for (shard, ticket) in syncer.waiting.drain(..covered) {
-            through.insert(shard, ticket);
-        }
-        self.nodes[node].disk.sync(instance, covered);
+        let Some(sync) = self.nodes[node].syncer(instance).running.take() else { return };
+        let through = match self.nodes[node].disk.finish_sync(sync) {
+            Ok(through) => through,
+            Err(error) => return self.poisoned(node, &error),
+        };
+        self.invariants.synced(&self.nodes[node], node, &mut self.oracle);
         let life = self.nodes[node].life;
         self.begin_sync(node, instance);
         if self.driver.stored_before_durable {
@@ -145,5 +137,17 @@ impl World {
                 self.arrive(node, shard, Event::Stored { instance, through });
             }
         }
+    }
+
+    /// A write or sync failed: the process ends before it can say something false (R14).
+    fn poisoned(&mut self, node: usize, error: &DiskError) {
+        let kind = match error {
+            DiskError::Full => "disk full",
+            DiskError::Io => "sync error",
+            DiskError::Corrupt(_) => "corrupt value met by a write",
+            DiskError::Poisoned => "poisoned disk",
+        };
+        self.coverage.fault(kind, 1);
+        self.crash(node, None);
     }
 }

@@ -3,6 +3,8 @@
 use super::{Happening, State, World};
 use crate::faults::Fault;
 use crate::network::PARTITIONS;
+use penstock_core::rows::Instance;
+use penstock_core::types::DiskBoot;
 use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(100);
@@ -43,11 +45,14 @@ impl World {
             Fault::ClockJump => self.jump_clock(),
             Fault::SyncError => {
                 let node = self.faults.rng.index(self.nodes.len());
-                self.nodes[node].sync_fails = self.nodes[node].state != State::Down;
+                let instance = self.faults.rng.pick(&[Instance::Meta, Instance::Data]);
+                let nth = self.faults.rng.between(1, 4);
+                self.nodes[node].disk.fail_sync(instance, nth);
             }
             Fault::DiskFull => {
                 let node = self.faults.rng.index(self.nodes.len());
-                self.nodes[node].full = self.nodes[node].state != State::Down;
+                let full = self.nodes[node].state != State::Down;
+                self.nodes[node].disk.set_full(full);
             }
             Fault::Wipe | Fault::BitFlip => self.lose_disk(fault),
             Fault::SlowDisk => {
@@ -94,8 +99,10 @@ impl World {
         victim.hosts.clear();
         victim.held.clear();
         victim.syncers = Default::default();
-        victim.sync_fails = false;
-        victim.disk.crash(salt);
+        let losses = &mut self.loss_rng;
+        victim.disk.crash(|_, unsynced| losses.index(unsynced + 1));
+        // Somebody made room.
+        victim.disk.set_full(false);
         self.invariants.crashed(node);
         self.break_connections(node);
         let usual = self.faults.rng.time(MOMENT, MOMENT * 40);
@@ -109,20 +116,22 @@ impl World {
             return;
         }
         let node = self.faults.rng.pick(&up);
-        self.crash(node, None);
-        if fault == Fault::Wipe {
-            self.coverage.fault("wiped disk", 1);
-            self.nodes[node].disk.wipe();
-            self.nodes[node].disk_lost = true;
-            self.invariants.wiped(node);
-        } else {
-            self.coverage.fault("flipped bit", 1);
-            let salt = self.loss_rng.draw();
-            self.nodes[node].disk.flip_bit(salt);
-            // The store finds out when it is opened (M-8): the content counts as lost.
-            self.nodes[node].disk_lost = !self.driver.trusts_damaged_log;
-            self.invariants.wiped(node);
+        let salt = self.loss_rng.draw();
+        if fault == Fault::BitFlip {
+            // Found by its checksum when it is read; the replica withdraws and fetches its log again (R30).
+            let flipped = self.nodes[node].disk.flip_record_bit(salt);
+            self.coverage.fault("flipped bit", u64::from(flipped));
+            return;
         }
+        self.crash(node, None);
+        self.coverage.fault("lost disk", 1);
+        let victim = &mut self.nodes[node];
+        match victim.earlier.take() {
+            // The planted bug: an old state of the log is opened as if nothing were missing (M-8).
+            Some(earlier) if self.driver.trusts_damaged_log => victim.disk = earlier,
+            _ => victim.disk.wipe(DiskBoot(salt)),
+        }
+        self.invariants.wiped(node);
     }
 
     fn pause(&mut self) {
@@ -180,8 +189,7 @@ impl World {
         self.network.heal();
         for node in 0..self.nodes.len() {
             let patient = &mut self.nodes[node];
-            patient.full = false;
-            patient.sync_fails = false;
+            patient.disk.set_full(false);
             patient.slow_until = Duration::ZERO;
             for host in &mut patient.hosts {
                 host.slow_until = Duration::ZERO;

@@ -11,7 +11,7 @@ pub use node::{Clock, Node, State};
 
 use crate::clients::{Clients, Purpose};
 use crate::coverage::{Coverage, Met};
-use crate::disk::SimDisk;
+use crate::disk::{Misses, SimDisk};
 use crate::faults::Faults;
 use crate::invariants::Invariants;
 use crate::mutants::Driver;
@@ -24,7 +24,7 @@ use node::{Host, Syncer};
 use penstock_core::admin::Answer;
 use penstock_core::client::{ClientFrame, ServerFrame};
 use penstock_core::effect::{Effect, Event};
-use penstock_core::rows::Instance;
+use penstock_core::rows::{Instance, Key};
 use penstock_core::shard::{Config, Shard};
 use penstock_core::types::{Boots, DiskBoot, NodeId, ProcessBoot};
 use std::cmp::Reverse;
@@ -187,20 +187,15 @@ impl World {
         let nodes = (0..settings.nodes)
             .map(|index| Node {
                 id: node_id(index),
-                boots: Boots {
-                    process: ProcessBoot(0),
-                    disk: DiskBoot(node_rng.draw()),
-                },
+                process: ProcessBoot(0),
                 life: 0,
                 state: State::Down,
                 hosts: Vec::new(),
-                disk: SimDisk::new(),
+                disk: SimDisk::new(DiskBoot(node_rng.draw())),
                 clock: Clock::default(),
                 syncers: [Syncer::default(), Syncer::default()],
                 held: Vec::new(),
-                sync_fails: false,
-                full: false,
-                disk_lost: false,
+                earlier: None,
                 slow_until: Duration::ZERO,
             })
             .collect();
@@ -328,13 +323,17 @@ impl World {
     fn arrive(&mut self, node: usize, shard: u16, event: Event) {
         let now = self.now;
         let capacity = self.settings.mailbox;
+        let id = self.nodes[node].id;
         let Some(host) = self.nodes[node].hosts.get_mut(usize::from(shard)) else { return };
         if host.mailbox.is_empty() && host.busy_until <= now {
             return self.step(node, shard, event);
         }
-        if is_admission(&event) && host.mailbox.len() >= capacity {
-            self.coverage.meet(Met::Refusals);
-            return self.refuse(event);
+        if is_admission(id, &event) {
+            if host.admissions >= capacity {
+                self.coverage.meet(Met::Refusals);
+                return self.refuse(event);
+            }
+            host.admissions += 1;
         }
         host.mailbox.push_back(event);
         self.wake(node, shard);
@@ -351,9 +350,11 @@ impl World {
     }
 
     fn drain(&mut self, node: usize, shard: u16) {
+        let id = self.nodes[node].id;
         let host = &mut self.nodes[node].hosts[usize::from(shard)];
         host.draining = false;
         let Some(event) = host.mailbox.pop_front() else { return };
+        host.admissions -= usize::from(is_admission(id, &event));
         let life = self.nodes[node].life;
         self.step(node, shard, event);
         if self.nodes[node].life == life {
@@ -405,7 +406,15 @@ impl World {
         let host = &mut owner.hosts[usize::from(shard)];
         let handling = if host.slow_until > now { Duration::from_millis(3) } else { self.settings.handling };
         host.busy_until = now + self.shard_rng.tailed(handling);
-        let rows = owner.disk.rows(salt, self.settings.miss_permille, &event);
+        let pinned: Vec<Key> = match &event {
+            Event::Loaded { rows, .. } => rows.iter().map(|(key, _)| key.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let rows = owner.disk.rows(Misses {
+            seed: salt,
+            per_mille: self.settings.miss_permille,
+            pinned: &pinned,
+        });
         host.shard.handle(local, event, &rows, &mut effects);
         let place = (node as u64) << 8 | u64::from(shard);
         self.mix(u64::try_from(now.as_nanos()).unwrap_or(0) ^ place << 48 ^ kind << 40 ^ effects.len() as u64);
@@ -429,12 +438,11 @@ impl World {
 
     /// A process starts from what its disk holds.
     fn start(&mut self, index: usize) {
-        if self.nodes[index].state != State::Down || self.nodes[index].full {
+        if self.nodes[index].state != State::Down {
             return;
         }
         let shards = self.settings.shards;
         let boot = ProcessBoot(self.node_rng.draw());
-        let fresh_disk = DiskBoot(self.node_rng.draw());
         let drift = self.settings.faults.drift_ppm;
         let now = self.now;
         let nodes: Vec<NodeId> = (0..self.nodes.len()).map(node_id).collect();
@@ -442,15 +450,16 @@ impl World {
         node.start_clock(now, drift, &mut self.node_rng);
         node.life += 1;
         node.state = State::Running;
-        node.boots.process = boot;
-        if std::mem::take(&mut node.disk_lost) {
-            node.boots.disk = fresh_disk;
-        }
+        node.process = boot;
+        let boots = Boots {
+            process: boot,
+            disk: node.disk.boot(),
+        };
         node.hosts = (0..shards)
             .map(|shard| {
                 let config = Config {
                     node: node.id,
-                    boots: node.boots,
+                    boots,
                     shard,
                     shards,
                     nodes: nodes.clone(),
@@ -462,10 +471,11 @@ impl World {
                     person_allowlist_required: false,
                 };
                 let config = self.driver.configure(config);
-                let image = node.disk.image(shard, shards);
+                let image = node.image(shard, shards);
                 Host {
                     shard: Shard::new(config, image),
                     mailbox: VecDeque::new(),
+                    admissions: 0,
                     busy_until: now,
                     draining: false,
                     timer: None,
@@ -486,10 +496,10 @@ fn node_id(index: usize) -> NodeId {
     NodeId(u16::try_from(index + 1).expect("a handful of nodes"))
 }
 
-/// Whether a full mailbox may refuse it (M-14).
-fn is_admission(event: &Event) -> bool {
+/// Whether a full mailbox may refuse it (M-14). Between the shards of a node nothing is refused.
+fn is_admission(node: NodeId, event: &Event) -> bool {
     match event {
-        Event::Peer { message, .. } => message.is_admission(),
+        Event::Peer { from, message } => *from != node && message.is_admission(),
         Event::ClientFrame { .. } | Event::Ask { .. } => true,
         _ => false,
     }

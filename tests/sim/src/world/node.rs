@@ -1,11 +1,11 @@
 //! One node: its process (the production shards), its disk, its clocks.
 
-use crate::disk::SimDisk;
+use crate::disk::{SimDisk, Sync};
 use crate::rng::Rng;
 use penstock_core::effect::Event;
 use penstock_core::rows::Instance;
-use penstock_core::shard::Shard;
-use penstock_core::types::{Boots, NodeId, Now, Ticket};
+use penstock_core::shard::{Image, Shard};
+use penstock_core::types::{NodeId, Now, ProcessBoot};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub struct Host {
     pub shard: Shard,
     /// Events that wait, in order.
     pub mailbox: VecDeque<Event>,
+    /// How many of them could have been refused.
+    pub admissions: usize,
     /// Until when it is at work.
     pub busy_until: Duration,
     /// Whether a look at the mailbox is on the way.
@@ -72,10 +74,8 @@ pub struct Host {
 /// The syncer of one store instance: group commit over all shards (M-9).
 #[derive(Debug, Default)]
 pub struct Syncer {
-    /// Batches that are written and not synced, in order.
-    pub waiting: VecDeque<(u16, Ticket)>,
-    /// Batches that the running sync covers.
-    pub running: Option<usize>,
+    /// The running sync, if any.
+    pub running: Option<Sync>,
 }
 
 /// What a node is doing.
@@ -93,8 +93,8 @@ pub enum State {
 pub struct Node {
     /// Its id.
     pub id: NodeId,
-    /// Boots of the present process and disk.
-    pub boots: Boots,
+    /// Boot of the present process; the disk knows its own.
+    pub process: ProcessBoot,
     /// Rises with every start and end of a process: what was meant for an older one is dropped.
     pub life: u32,
     /// What it is doing.
@@ -109,12 +109,8 @@ pub struct Node {
     pub syncers: [Syncer; 2],
     /// What happens to a paused node waits here.
     pub held: Vec<super::Happening>,
-    /// Whether the next sync fails.
-    pub sync_fails: bool,
-    /// Whether the next write finds no room.
-    pub full: bool,
-    /// Whether the disk lost its content at the last crash.
-    pub disk_lost: bool,
+    /// What the disk held some time ago: only for a planted bug that opens an old log as if it were whole.
+    pub earlier: Option<SimDisk>,
     /// Until when syncs take long.
     pub slow_until: Duration,
 }
@@ -126,6 +122,12 @@ impl Node {
             Instance::Meta => &mut self.syncers[0],
             Instance::Data => &mut self.syncers[1],
         }
+    }
+
+    /// What the disk holds for a shard at the start of its process.
+    #[must_use]
+    pub fn image(&self, _shard: u16, _shards: u16) -> Image {
+        Image::default()
     }
 
     /// New clocks for a process that starts.
