@@ -1,10 +1,109 @@
 //! Check 8 and the end of checks 1, 2 and 4: what the replicas hold when all is over.
 
-use crate::oracle::Oracle;
+use crate::invariants::Invariants;
+use crate::oracle::{Oracle, number};
 use crate::world::Node;
+use penstock_core::codec::decode_message;
+use penstock_core::message::Record;
+use penstock_core::rows::{Page, ReadRequest};
+use penstock_core::types::{ChannelMeta, Incarnation, Seq};
 
-/// The first difference between what replicas hold, or between that and what was acknowledged.
+/// The first difference between what replicas hold, or between that and what was acknowledged. What is still to be seen
+/// by the oracle is told to it once all replicas agree.
 #[must_use]
-pub fn difference(_nodes: &[Node], _oracle: &Oracle) -> Option<String> {
+pub fn difference(nodes: &[Node], invariants: &Invariants, oracle: &Oracle) -> Option<String> {
+    for (index, channel) in oracle.channels.iter().enumerate() {
+        let Some((incarnation, meta)) = invariants.incarnation(&channel.key) else {
+            if oracle.acknowledged_in(index).next().is_some() {
+                return Some(format!("{} has acknowledged messages and never had a leader", channel.key));
+            }
+            continue;
+        };
+        let found = replicas_differ(nodes, incarnation, meta).or_else(|| {
+            let records = records_of(nodes, incarnation, meta);
+            lost(index, &records, oracle)
+        });
+        if let Some(found) = found {
+            return Some(format!("{}: {found}", channel.key));
+        }
+    }
     None
+}
+
+fn replicas_differ(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta) -> Option<String> {
+    let mut first: Option<(usize, Vec<Record>)> = None;
+    for voter in &meta.voters.isr {
+        let index = usize::from(voter.node.0) - 1;
+        let records = log_of(&nodes[index], incarnation)?;
+        match &first {
+            None => first = Some((index, records)),
+            Some((other, wanted)) if *wanted != records => {
+                let place = wanted.iter().zip(&records).position(|(left, right)| left != right);
+                return Some(format!(
+                    "node {} holds {} records, node {} holds {}; the first difference is {place:?}",
+                    other + 1,
+                    wanted.len(),
+                    index + 1,
+                    records.len()
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+fn records_of(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta) -> Vec<Record> {
+    meta.voters
+        .isr
+        .first()
+        .and_then(|voter| log_of(&nodes[usize::from(voter.node.0) - 1], incarnation))
+        .unwrap_or_default()
+}
+
+fn log_of(node: &Node, incarnation: Incarnation) -> Option<Vec<Record>> {
+    let request = ReadRequest::Records {
+        incarnation,
+        from: Seq(1),
+        through: Seq(u64::MAX),
+        records_max: u32::MAX,
+        bytes_max: u32::MAX,
+    };
+    match node.disk.durable_read(&request) {
+        Page::Records(records) => Some(records),
+        _ => None,
+    }
+}
+
+/// What was acknowledged stands where it was said to, and positions have no gap.
+fn lost(channel: usize, records: &[Record], oracle: &Oracle) -> Option<String> {
+    let gap = records.windows(2).find(|pair| pair[1].seq != pair[0].seq.next());
+    if let Some(pair) = gap {
+        return Some(format!("{} follows {}", pair[1].seq, pair[0].seq));
+    }
+    for (seq, id, operation) in oracle.acknowledged_in(channel) {
+        let found = records.iter().find(|record| record.seq.0 == seq);
+        if found.is_none_or(|record| record.id != id) {
+            return Some(format!("{} was acknowledged at {seq} and is not there", number(operation)));
+        }
+    }
+    None
+}
+
+/// Shows the oracle every record of every log, as a reader that sees everything.
+pub fn read_all(nodes: &[Node], invariants: &Invariants, oracle: &mut Oracle) {
+    for index in 0..oracle.channels.len() {
+        let key = oracle.channels[index].key.clone();
+        let Some((incarnation, meta)) = invariants.incarnation(&key) else { continue };
+        for record in records_of(nodes, incarnation, meta) {
+            match decode_message(record.body.clone()) {
+                Ok(mut message) => {
+                    message.id = record.id;
+                    message.seq = record.seq;
+                    oracle.saw(&key, &message, "the replicas");
+                }
+                Err(why) => oracle.violate("R30", format!("{key}: record {} cannot be read: {why:?}", record.seq)),
+            }
+        }
+    }
 }

@@ -75,6 +75,12 @@ impl Replica {
         }
     }
 
+    /// Highest promised epoch.
+    #[must_use]
+    pub fn promised(&self) -> LeaderEpoch {
+        self.promised
+    }
+
     /// What it does.
     #[must_use]
     pub fn role_view(&self) -> RoleView {

@@ -98,6 +98,13 @@ pub struct View {
 }
 
 impl Shard {
+    /// The replicas of its active channels, for checkers that look after every step.
+    pub fn replicas(&self) -> impl Iterator<Item = (&ChannelKey, &channel::Replica)> {
+        self.channels
+            .iter()
+            .filter_map(|(channel, host)| Some((channel, &host.active.as_ref()?.replica)))
+    }
+
     /// Everything that an outside checker may look at.
     #[must_use]
     pub fn view(&self) -> View {

@@ -82,6 +82,7 @@ impl World {
     fn store(&mut self, node: usize, shard: u16, place: (Instance, Ticket), writes: Vec<Write>) {
         let (instance, ticket) = place;
         self.count_writes(&writes);
+        self.invariants.writes(&self.nodes[node], &writes, &mut self.oracle);
         if let Err(error) = self.nodes[node].disk.write(instance, shard, ticket, &writes) {
             return self.poisoned(node, &error);
         }

@@ -103,7 +103,6 @@ impl World {
         victim.disk.crash(|_, unsynced| losses.index(unsynced + 1));
         // Somebody made room.
         victim.disk.set_full(false);
-        self.invariants.crashed(node);
         self.break_connections(node);
         let usual = self.faults.rng.time(MOMENT, MOMENT * 40);
         let at = self.now + back_after.unwrap_or(usual);
@@ -121,6 +120,7 @@ impl World {
             // Found by its checksum when it is read; the replica withdraws and fetches its log again (R30).
             let flipped = self.nodes[node].disk.flip_record_bit(salt);
             self.coverage.fault("flipped bit", u64::from(flipped));
+            self.invariants.damaged(node, false);
             return;
         }
         self.crash(node, None);
@@ -129,9 +129,16 @@ impl World {
         match victim.earlier.take() {
             // The planted bug: an old state of the log is opened as if nothing were missing (M-8).
             Some(earlier) if self.driver.trusts_damaged_log => victim.disk = earlier,
+            _ if self.driver.keeps_disk_boot => {
+                let boot = victim.disk.boot();
+                victim.disk.wipe(boot);
+            }
             _ => victim.disk.wipe(DiskBoot(salt)),
         }
-        self.invariants.wiped(node);
+        let is_planted = self.driver.trusts_damaged_log || self.driver.keeps_disk_boot;
+        if !is_planted {
+            self.invariants.damaged(node, true);
+        }
     }
 
     fn pause(&mut self) {

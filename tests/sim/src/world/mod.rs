@@ -196,6 +196,7 @@ impl World {
                 syncers: [Syncer::default(), Syncer::default()],
                 held: Vec::new(),
                 earlier: None,
+                groups: settings.groups,
                 slow_until: Duration::ZERO,
             })
             .collect();
@@ -450,9 +451,14 @@ impl World {
         node.start_clock(now, drift, &mut self.node_rng);
         node.life += 1;
         node.state = State::Running;
-        node.process = boot;
+        if !self.driver.keeps_process_boot || node.process == ProcessBoot(0) {
+            node.process = boot;
+        }
+        if self.driver.trusts_damaged_log {
+            node.earlier = Some(node.disk.clone());
+        }
         let boots = Boots {
-            process: boot,
+            process: node.process,
             disk: node.disk.boot(),
         };
         node.hosts = (0..shards)
@@ -469,6 +475,7 @@ impl World {
                     limits: self.settings.limits.clone(),
                     any_token: !self.settings.tokens,
                     person_allowlist_required: false,
+                    faults: penstock_core::shard::Faults::default(),
                 };
                 let config = self.driver.configure(config);
                 let image = node.image(shard, shards);

@@ -2,10 +2,11 @@
 
 use crate::disk::{SimDisk, Sync};
 use crate::rng::Rng;
+use bytes::Bytes;
 use penstock_core::effect::Event;
-use penstock_core::rows::Instance;
-use penstock_core::shard::{Image, Shard};
-use penstock_core::types::{NodeId, Now, ProcessBoot};
+use penstock_core::rows::{Instance, Key};
+use penstock_core::shard::{Image, Shard, group_shard};
+use penstock_core::types::{GroupId, NodeId, Now, ProcessBoot, SLOT_COUNT, SlotId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -103,6 +104,8 @@ pub struct Node {
     pub hosts: Vec<Host>,
     /// Its disk.
     pub disk: SimDisk,
+    /// Slot groups of the cluster.
+    pub groups: u32,
     /// Its clocks.
     pub clock: Clock,
     /// One syncer per instance.
@@ -126,8 +129,32 @@ impl Node {
 
     /// What the disk holds for a shard at the start of its process.
     #[must_use]
-    pub fn image(&self, _shard: u16, _shards: u16) -> Image {
-        Image::default()
+    pub fn image(&self, shard: u16, shards: u16) -> Image {
+        let groups = self.disk.groups().into_iter().filter(|&group| group_shard(group, shards) == shard);
+        Image {
+            groups: groups.map(|group| (group, self.group_rows(group))).collect(),
+            node: Vec::new(),
+        }
+    }
+
+    fn group_rows(&self, group: GroupId) -> Vec<(Key, Bytes)> {
+        let image = self.disk.group_image(group);
+        let single = [
+            (Key::RaftState { group }, image.state),
+            (Key::Applied { group }, image.applied),
+            (Key::Install { group }, image.install),
+        ];
+        let entries = image.entries.into_iter().map(|(index, row)| (Key::RaftEntry { group, index }, row));
+        single.into_iter().filter_map(|(key, row)| row.map(|row| (key, row))).chain(entries).collect()
+    }
+
+    /// The slots of a group, as the table of the cluster's start has them.
+    #[must_use]
+    pub fn slots_of(&self, group: GroupId) -> Vec<SlotId> {
+        (0..SLOT_COUNT)
+            .filter(|slot| group.0 == 1 + u32::from(*slot) * self.groups / u32::from(SLOT_COUNT))
+            .map(SlotId)
+            .collect()
     }
 
     /// New clocks for a process that starts.

@@ -33,6 +33,9 @@ impl World {
             self.clients.set_up(&mut wishes);
             self.grant(0, wishes);
         }
+        if millis % 2_000 < LOOK_EVERY.as_millis() {
+            self.invariants.compare_rows(&self.nodes, &mut self.oracle);
+        }
         match self.phase {
             Phase::Chaos if self.now >= healed => {
                 self.phase = Phase::Healing;
@@ -65,8 +68,10 @@ impl World {
     fn converge(&mut self) {
         if self.clients.settled()
             && self.missing_offers().is_none()
-            && census::difference(&self.nodes, &self.oracle).is_none()
+            && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
+            self.invariants.compare_rows(&self.nodes, &mut self.oracle);
+            census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
             self.phase = Phase::Done;
         }
     }
@@ -80,7 +85,7 @@ impl World {
         } else if let Some(missing) = self.missing_offers() {
             return self.oracle.violate("check-6", missing);
         } else {
-            census::difference(&self.nodes, &self.oracle).unwrap_or_default()
+            census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };
         self.oracle.violate("check-8", format!("{seconds} s after the last fault: {what}"));
     }
