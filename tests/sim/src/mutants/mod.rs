@@ -74,13 +74,13 @@ impl Mutant {
         let mut driver = Driver::default();
         let faults = &mut driver.faults;
         match self.plant {
-            Plant::Channel(name) => faults.channel = channel::Faults::named(name).expect("a fault of channels"),
-            Plant::Slot(name) => faults.slot = slot::faults::Faults::named(name).expect("a fault of groups"),
-            Plant::Append(plant) => plant(&mut faults.append),
-            Plant::Hooks(plant) => plant(&mut faults.hooks),
-            Plant::Delivery(fault) => faults.delivery = delivery::Faults::planted(fault),
-            Plant::Presence(fault) => faults.presence = presence::Faults::planted(fault),
-            Plant::Session(fault) => faults.session = session::Faults::planted(fault),
+            Channel(name) => faults.channel = channel::Faults::named(name).expect("a fault of channels"),
+            Slot(name) => faults.slot = slot::faults::Faults::named(name).expect("a fault of groups"),
+            Append(plant) => plant(&mut faults.append),
+            Hooks(plant) => plant(&mut faults.hooks),
+            Delivery(fault) => faults.delivery = delivery::Faults::planted(fault),
+            Presence(fault) => faults.presence = presence::Faults::planted(fault),
+            Session(fault) => faults.session = session::Faults::planted(fault),
             Plant::Driver(plant) => plant(&mut driver),
         }
         driver
