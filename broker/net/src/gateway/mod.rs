@@ -126,8 +126,9 @@ pub trait Dispatch: Send + Sync + 'static {
     /// connection (mechanism M-14).
     fn offer(&self, connection: ConnectionId, event: Inbound) -> Offer;
 
-    /// Completes when it is worth offering again, after an offer found no room. May complete early, but not without any
-    /// change, or the connection spins. Must do nothing before it is polled.
+    /// Completes when it is worth offering again, after an offer found no room; at once if room came in between, or a
+    /// connection would wait for ever. May complete early, but not without any change, or it spins. Must do nothing
+    /// before it is polled.
     fn room(&self, connection: ConnectionId) -> impl Future<Output = ()> + Send;
 
     /// The connection has ended. Called once for each connection whose [`Inbound::Opened`] was taken, and always taken.
