@@ -33,6 +33,7 @@ mod grants;
 mod groups;
 mod history;
 mod ingress;
+mod lifecycle;
 mod liveness;
 mod members;
 mod news;
