@@ -3,3 +3,4 @@
 //! It moves and translates bytes and keeps limits. It decides nothing about messages, users or channels.
 
 pub mod gateway;
+pub mod http;

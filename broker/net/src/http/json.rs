@@ -1,0 +1,135 @@
+//! JSON in and out: strict bodies, one error shape, the message object of the contract.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use penstock_core::admin::{Answer, Failure};
+use penstock_core::message::Committed;
+use penstock_core::types::{ChannelKind, Reason, Uid};
+use penstock_wire::channel_id;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A JSON body, whatever its content type says: existing backends do not all set it.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Response> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            refusal(rejection.status(), "the body is too large or was cut: see http.body_bytes_max")
+        })?;
+        serde_json::from_slice(&bytes)
+            .map(Body)
+            .map_err(|error| refusal(StatusCode::BAD_REQUEST, &format!("invalid JSON body: {error}")))
+    }
+}
+
+/// `{"msg":…,"status":…}`, the error shape of the contract.
+pub(super) fn refusal(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "msg": text, "status": status.as_u16() }))).into_response()
+}
+
+/// `{"status":200}`.
+pub(super) fn done() -> Response {
+    Json(json!({ "status": 200 })).into_response()
+}
+
+/// The answer to a change.
+pub(super) fn changed(answer: Answer) -> Response {
+    match answer {
+        Answer::Done => done(),
+        Answer::Failed(failure) => failed(&failure),
+        _ => unexpected(),
+    }
+}
+
+/// What went wrong, with what to do.
+pub(super) fn failed(failure: &Failure) -> Response {
+    let (status, text) = describe(failure);
+    refusal(status, &text)
+}
+
+/// Status and text of a failure.
+pub(super) fn describe(failure: &Failure) -> (StatusCode, String) {
+    match failure {
+        Failure::Invalid(text) | Failure::NotFound(text) => (StatusCode::BAD_REQUEST, text.clone()),
+        Failure::Refused(reason) => (StatusCode::BAD_REQUEST, format!("refused: {}", reason_text(*reason))),
+        Failure::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy: retry in a moment".to_owned()),
+        Failure::Unavailable(text) => (StatusCode::SERVICE_UNAVAILABLE, format!("retry required: {text}")),
+        Failure::Timeout => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no answer in time: it may or may not have happened; retrying is safe".to_owned(),
+        ),
+    }
+}
+
+/// An answer that this route does not know.
+pub(super) fn unexpected() -> Response {
+    refusal(StatusCode::INTERNAL_SERVER_ERROR, "the core answered with something else: please report this")
+}
+
+/// A reason for people.
+pub(super) fn reason_text(reason: Reason) -> &'static str {
+    penstock_wire::reason::Reason::from_code(reason.0).map_or("unknown reason", penstock_wire::reason::Reason::name)
+}
+
+/// A message of `/channel/messagesync` as its reader sees it (client contract 7.6).
+pub(super) fn message(committed: &Committed, reader: &Uid) -> Value {
+    let message = &committed.message;
+    let draft = &message.draft;
+    let channel = &committed.channel;
+    let shown = match channel.kind {
+        ChannelKind::PERSON => channel_id::person_peer(&channel.id, reader.as_str()).unwrap_or(&channel.id),
+        _ => &channel.id,
+    };
+    let mut object = json!({
+        "header": {
+            "no_persist": u8::from(draft.flags.no_persist),
+            "red_dot": u8::from(draft.flags.red_dot),
+            "sync_once": u8::from(draft.flags.sync_once),
+        },
+        "setting": draft.setting,
+        "message_id": message.id.0,
+        "message_idstr": message.id.0.to_string(),
+        "client_msg_no": &*draft.client_msg_no,
+        "message_seq": message.seq.0,
+        "from_uid": draft.from_uid.as_str(),
+        "channel_id": shown,
+        "channel_type": channel.kind.0,
+        "expire": draft.expire_s,
+        "timestamp": message.stamp_ms / 1_000,
+        "payload": STANDARD.encode(&draft.payload),
+    });
+    if !draft.topic.is_empty() {
+        object["topic"] = json!(&*draft.topic);
+    }
+    object
+}
+
+/// Uids of a request.
+pub(super) fn uids(texts: &[String]) -> Vec<Uid> {
+    texts.iter().map(|text| Uid::new(text)).collect()
+}
+
+/// A shared text.
+pub(super) fn text(text: &str) -> Arc<str> {
+    Arc::from(text)
+}
+
+/// 0/1 integers and booleans are both flags.
+pub(super) fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    use serde::Deserialize;
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(false),
+        Value::Bool(flag) => Ok(flag),
+        Value::Number(number) => Ok(number.as_i64() != Some(0)),
+        other => Err(serde::de::Error::custom(format!("a flag must be 0 or 1, not {other}"))),
+    }
+}

@@ -1,0 +1,137 @@
+//! The HTTP API: JSON in, [`Ask`] to the core, JSON out (client contract 7).
+//!
+//! # Owns
+//! Routes, JSON shapes, the API key, body and header limits.
+//!
+//! # Absent
+//! Decisions. What a request may do is decided by the core; only its form is checked here.
+
+mod auth;
+mod channels;
+mod json;
+mod messages;
+mod operators;
+mod users;
+
+pub use auth::ApiKey;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use penstock_core::admin::{Answer, Ask};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// What the API needs of its node.
+pub trait Node: Send + Sync + 'static {
+    /// Asks the core; answered within a bound.
+    fn ask(&self, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
+    /// All metrics in the Prometheus text format.
+    fn metrics(&self) -> String;
+}
+
+/// Settings of the API.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The key that every route but health needs; none in development mode.
+    pub api_key: Option<ApiKey>,
+    /// Largest body, bytes.
+    pub body_bytes_max: usize,
+    /// Told to clients by `/route`.
+    pub tcp_addr: String,
+    /// Told to clients by `/route`.
+    pub ws_addr: String,
+    /// Largest payload of a message, bytes.
+    pub payload_bytes_max: usize,
+}
+
+/// Shared by all requests.
+#[derive(Clone)]
+struct State {
+    node: Arc<dyn Node>,
+    config: Arc<Config>,
+}
+
+/// A running API.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves on an open listener.
+    ///
+    /// # Errors
+    /// When the listener's address cannot be read.
+    pub fn start(listener: TcpListener, node: Arc<dyn Node>, config: Config) -> std::io::Result<Server> {
+        let address = listener.local_addr()?;
+        let app = router(State { node, config: Arc::new(config) });
+        let (stop, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            let until = async move {
+                let _ = stopped.wait_for(|stop| *stop).await;
+            };
+            if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(until).await {
+                tracing::error!(%error, "the HTTP API stopped");
+            }
+        });
+        Ok(Server { address, stop, task })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no new connections and waits for open requests within the bound.
+    pub async fn stop(self, within: std::time::Duration) {
+        self.stop.send_replace(true);
+        let _ = tokio::time::timeout(within, self.task).await;
+    }
+}
+
+fn router(state: State) -> Router {
+    let product = Router::new()
+        .route("/user/token", post(users::token))
+        .route("/user/device_quit", post(users::device_quit))
+        .route("/user/onlinestatus", post(users::online_status))
+        .route("/user/systemuids", get(users::system_uids))
+        .route("/user/systemuids_add", post(users::system_uids_add))
+        .route("/user/systemuids_remove", post(users::system_uids_remove))
+        .route("/channel", post(channels::put))
+        .route("/channel/info", post(channels::info))
+        .route("/channel/delete", post(channels::delete))
+        .route("/channel/subscriber_add", post(channels::subscriber_add))
+        .route("/channel/subscriber_remove", post(channels::subscriber_remove))
+        .route("/channel/subscriber_remove_all", post(channels::subscriber_remove_all))
+        .route("/channel/blacklist_add", post(channels::blacklist_add))
+        .route("/channel/blacklist_set", post(channels::blacklist_set))
+        .route("/channel/blacklist_remove", post(channels::blacklist_remove))
+        .route("/channel/blacklist_remove_all", post(channels::blacklist_remove_all))
+        .route("/channel/whitelist", get(channels::whitelist))
+        .route("/channel/whitelist_add", post(channels::whitelist_add))
+        .route("/channel/whitelist_set", post(channels::whitelist_set))
+        .route("/channel/whitelist_remove", post(channels::whitelist_remove))
+        .route("/channel/whitelist_remove_all", post(channels::whitelist_remove_all))
+        .route("/channel/messagesync", post(messages::sync))
+        .route("/message/send", post(messages::send))
+        .route("/message/outcome", get(messages::outcome))
+        .route("/metrics", get(operators::metrics))
+        .route_layer(axum::middleware::from_fn_with_state(state.clone(), auth::require_key));
+    // Where to connect is told to apps before they have a key; health is for probes.
+    Router::new()
+        .route("/route", get(operators::route))
+        .route("/route/batch", post(operators::route_batch))
+        .route("/healthz", get(operators::healthz))
+        .route("/readyz", get(operators::readyz))
+        .merge(product)
+        .layer(DefaultBodyLimit::max(state.config.body_bytes_max))
+        .with_state(state)
+}
