@@ -1,2 +1,63 @@
-//! Placeholder.
-fn main() {}
+//! The `penstock` binary.
+
+use anyhow::Context;
+use penstock::arguments::{Arguments, Command, ServeArguments};
+use penstock::config::{Settings, default_toml};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("penstock: {error}\n\n{}", Arguments::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("penstock: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Help => out(Arguments::USAGE),
+        Command::Version => out(&format!("penstock {}", env!("CARGO_PKG_VERSION"))),
+        Command::ConfigDefault => out(default_toml().trim_end()),
+        Command::ConfigCheck(arguments) => {
+            settings(&arguments)?;
+            out("the configuration is valid")
+        }
+        Command::Key => {
+            let (key, digest) = penstock::keys::new_api_key().context("the system gives no random bytes")?;
+            out(&format!("API key (give it to your backend): {key}\nauth.api_key_sha256 = \"{digest}\""))
+        }
+        Command::Serve(arguments) => {
+            let settings = settings(&arguments)?;
+            penstock::serve::run(settings, arguments.dev)
+        }
+    }
+}
+
+fn settings(arguments: &ServeArguments) -> anyhow::Result<Settings> {
+    let text = match &arguments.config {
+        Some(path) => {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?
+        }
+        None => String::new(),
+    };
+    let mut overrides = arguments.overrides.clone();
+    if let Some(directory) = &arguments.data_dir {
+        overrides.push(format!("node.data_dir={}", toml::Value::String(directory.clone())));
+    }
+    Ok(Settings::parse(&text, &overrides)?)
+}
+
+/// Standard output belongs to the answers of commands and to the ready line; logs go to standard error.
+fn out(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{text}").context("cannot write to standard output")
+}

@@ -1,0 +1,199 @@
+//! Configuration: one TOML file, `--set section.key=value` on top, documented defaults below. Unknown keys are refused.
+
+mod keys;
+mod values;
+
+pub use keys::{KEYS, KeyInfo, default_toml, nearest};
+pub use values::Error;
+
+use penstock_core::limits::Limits;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use values::Values;
+
+/// The configuration of a node, checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Node id.
+    pub node: u16,
+    /// Data directory.
+    pub data_dir: PathBuf,
+    /// Shards; never 0.
+    pub shards: u16,
+    /// Cluster name.
+    pub cluster: String,
+    /// Copies.
+    pub copies: u8,
+    /// Slot groups at bootstrap.
+    pub slot_groups: u32,
+    /// Gateway.
+    pub gateway: Gateway,
+    /// HTTP API.
+    pub http: Http,
+    /// SHA-256 of the API key; none only in development mode.
+    pub api_key_sha256: Option<[u8; 32]>,
+    /// Person channels need an allowlist entry.
+    pub person_allowlist_required: bool,
+    /// Bounds of the core.
+    pub limits: Limits,
+    /// Free space below which sends are refused, bytes.
+    pub low_space_bytes: u64,
+    /// Start a damaged single copy.
+    pub accept_lost_data: bool,
+    /// Log filter.
+    pub log_level: String,
+    /// Log lines as JSON.
+    pub log_json: bool,
+    /// Drain time at SIGTERM.
+    pub drain: Duration,
+}
+
+/// Settings of the gateway.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    /// TCP listener.
+    pub tcp_listen: SocketAddr,
+    /// WebSocket listener.
+    pub ws_listen: SocketAddr,
+    /// Time for CONNECT.
+    pub connect_timeout: Duration,
+    /// Time without inbound frames.
+    pub idle_timeout: Duration,
+    /// Connections in total.
+    pub connections_max: usize,
+    /// Connections per address.
+    pub connections_per_ip_max: usize,
+    /// Bytes queued per connection.
+    pub outbound_bytes_max: usize,
+    /// Frames queued per connection.
+    pub outbound_frames_max: usize,
+}
+
+/// Settings of the HTTP API.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// Listener.
+    pub listen: SocketAddr,
+    /// Largest body.
+    pub body_bytes_max: usize,
+    /// Told to clients.
+    pub external_tcp_addr: Option<String>,
+    /// Told to clients.
+    pub external_ws_addr: Option<String>,
+}
+
+impl Settings {
+    /// Parses a configuration text and `section.key=value` overrides.
+    ///
+    /// # Errors
+    /// Says which key is wrong, why, and what would be right.
+    pub fn parse(text: &str, overrides: &[String]) -> Result<Settings, Error> {
+        let values = Values::read(text, overrides)?;
+        let shards = shards(&values)?;
+        Ok(Settings {
+            node: values.integer("node.id", 1..=1023)? as u16,
+            data_dir: PathBuf::from(values.text("node.data_dir")?),
+            shards,
+            cluster: values.non_empty("cluster.name")?,
+            copies: values.integer("cluster.copies", 1..=7)? as u8,
+            slot_groups: values.integer("cluster.slot_groups", 1..=64)? as u32,
+            gateway: gateway(&values)?,
+            http: Http {
+                listen: values.address("http.listen")?,
+                body_bytes_max: values.integer("http.body_bytes_max", 1_024..=64 << 20)? as usize,
+                external_tcp_addr: values.optional("http.external_tcp_addr")?,
+                external_ws_addr: values.optional("http.external_ws_addr")?,
+            },
+            api_key_sha256: values.digest("auth.api_key_sha256")?,
+            person_allowlist_required: values.boolean("message.person_allowlist_required")?,
+            limits: limits(&values)?,
+            low_space_bytes: values.integer("store.low_space_bytes", 0..=1 << 50)?,
+            accept_lost_data: values.boolean("store.accept_lost_data")?,
+            log_level: values.non_empty("log.level")?,
+            log_json: values.boolean("log.json")?,
+            drain: values.millis("shutdown.drain_ms", 0..=600_000)?,
+        })
+    }
+}
+
+fn shards(values: &Values) -> Result<u16, Error> {
+    let wanted = values.integer("node.shards", 0..=8)?;
+    match wanted {
+        0 => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            // The largest power of two that is not above the cores, at most 8.
+            Ok(1 << cores.clamp(1, 8).ilog2())
+        }
+        1 | 2 | 4 | 8 => Ok(wanted as u16),
+        _ => Err(Error::Value {
+            key: "node.shards",
+            wanted: "0, 1, 2, 4 or 8".to_owned(),
+            found: wanted.to_string(),
+        }),
+    }
+}
+
+fn gateway(values: &Values) -> Result<Gateway, Error> {
+    Ok(Gateway {
+        tcp_listen: values.address("gateway.tcp_listen")?,
+        ws_listen: values.address("gateway.ws_listen")?,
+        connect_timeout: values.millis("gateway.connect_timeout_ms", 100..=60_000)?,
+        idle_timeout: values.millis("gateway.idle_timeout_ms", 1_000..=3_600_000)?,
+        connections_max: values.integer("gateway.connections_max", 1..=10_000_000)? as usize,
+        connections_per_ip_max: values.integer("gateway.connections_per_ip_max", 1..=10_000_000)? as usize,
+        outbound_bytes_max: values.integer("gateway.outbound_bytes_max", 65_536..=1 << 30)? as usize,
+        outbound_frames_max: values.integer("gateway.outbound_frames_max", 16..=1 << 20)? as usize,
+    })
+}
+
+fn limits(values: &Values) -> Result<Limits, Error> {
+    let hours = values.integer("message.dedupe_window_hours", 1..=24 * 30)?;
+    Ok(Limits {
+        payload_bytes_max: values.integer("message.payload_bytes_max", 1..=700_000)? as usize,
+        dedupe_window: Duration::from_secs(hours * 3_600),
+        append_timeout: values.millis("message.append_timeout_ms", 100..=60_000)?,
+        channel_idle: values.millis("channel.idle_evict_ms", 1_000..=86_400_000)?,
+        large_group_members: values.integer("delivery.large_group_members", 1..=100_000)? as u32,
+        reoffer_interval: values.millis("session.reoffer_interval_ms", 100..=3_600_000)?,
+        unacknowledged_max: values.integer("session.unacknowledged_max", 16..=1_000_000)? as usize,
+        ..Limits::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str, overrides: &[&str]) -> String {
+        let overrides: Vec<String> = overrides.iter().map(|&one| one.to_owned()).collect();
+        Settings::parse(text, &overrides).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn unknown_key_is_refused_and_the_nearest_is_named() {
+        let said = refused("[gateway]\ntcp_lisen = \"127.0.0.1:0\"\n", &[]);
+        assert!(said.contains("gateway.tcp_lisen") && said.contains("gateway.tcp_listen"), "{said}");
+        let said = refused("", &["nod.id=2"]);
+        assert!(said.contains("nod.id") && said.contains("node.id"), "{said}");
+    }
+
+    #[test]
+    fn wrong_values_say_what_would_be_right() {
+        let said = refused("[node]\nid = 0\n", &[]);
+        assert!(said.contains("node.id") && said.contains("1 to 1023"), "{said}");
+        let said = refused("[node]\nid = \"one\"\n", &[]);
+        assert!(said.contains("node.id") && said.contains("whole number"), "{said}");
+        let said = refused("[auth]\napi_key_sha256 = \"12\"\n", &[]);
+        assert!(said.contains("auth.api_key_sha256") && said.contains("64"), "{said}");
+        let said = refused("[node]\nshards = 3\n", &[]);
+        assert!(said.contains("node.shards"), "{said}");
+    }
+
+    #[test]
+    fn override_wins_over_the_file() {
+        let settings = Settings::parse("[node]\nid = 3\n", &["node.id=4".to_owned(), "log.level=debug".to_owned()]);
+        let settings = settings.expect("valid");
+        assert_eq!((settings.node, settings.log_level.as_str()), (4, "debug"));
+    }
+}

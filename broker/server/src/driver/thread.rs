@@ -1,0 +1,76 @@
+//! The thread of one shard: drains its mailbox, steps the shard, executes the effects in order.
+
+use super::mailbox::{Drained, Mailbox};
+use super::reader::Job;
+use super::shared::Shared;
+use penstock_core::effect::{Effect, Event};
+use penstock_core::rows::Key;
+use penstock_core::shard::Shard;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A shard and all it needs to run.
+pub(super) struct ShardThread {
+    shard: Shard,
+    index: u16,
+    mailbox: Arc<Mailbox>,
+    shared: Arc<Shared>,
+    effects: Vec<Effect>,
+}
+
+impl ShardThread {
+    pub(super) fn new(shard: Shard, index: u16, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> ShardThread {
+        ShardThread { shard, index, mailbox, shared, effects: Vec::new() }
+    }
+
+    /// Runs until the mailbox is stopped and empty.
+    pub(super) fn run(mut self) {
+        let mut batch = VecDeque::new();
+        loop {
+            let deadline = self.shard.next_deadline().map(|at| self.shared.clock.instant(at));
+            if self.mailbox.drain(&mut batch, deadline) == Drained::Stopped {
+                return;
+            }
+            while let Some(event) = batch.pop_front() {
+                self.step(event);
+            }
+            let now = self.shared.clock.now();
+            if self.shard.next_deadline().is_some_and(|at| at <= now.monotonic) {
+                self.step(Event::Expired);
+                self.shared.counted.post(self.index, &self.shard.summary());
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let now = self.shared.clock.now();
+        let mut effects = std::mem::take(&mut self.effects);
+        let pinned: Vec<Key> = match &event {
+            Event::Loaded { rows, .. } => rows.iter().map(|(key, _)| key.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let rows = self.shared.store.rows(&pinned);
+        self.shard.handle(now, event, &rows, &mut effects);
+        for effect in effects.drain(..) {
+            self.execute(effect);
+        }
+        self.effects = effects;
+    }
+
+    fn execute(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send { to, message } => self.shared.send(to, message),
+            Effect::Store { instance, ticket, writes } => {
+                if let Err(error) = self.shared.writer.submit(self.index, instance, ticket, &writes) {
+                    // Nothing written after a failure may be acknowledged (R14).
+                    self.shared.fail(&format!("the store refused a write: {error}"));
+                }
+            }
+            Effect::Read { token, request } => self.shared.readers.submit(Job::Read { shard: self.index, token, request }),
+            Effect::Load { token, keys } => self.shared.readers.submit(Job::Load { shard: self.index, token, keys }),
+            Effect::Client { connection, frame } => self.shared.clients.deliver(connection, frame),
+            Effect::CloseClient { connection, reason } => self.shared.clients.close(connection, reason),
+            Effect::Answer { token, answer } => self.shared.answers.resolve(token, answer),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `penstock serve`: one node until SIGTERM.
+
+use crate::config::Settings;
+use crate::driver::{Clients, Fatal, Mailbox, Node, Transport};
+use crate::metrics;
+use crate::node::{self, Surroundings};
+use anyhow::{Context, bail};
+use penstock_core::admin::{Answer, Ask};
+use penstock_core::client::{CloseReason, ServerFrame, shard_of};
+use penstock_core::effect::Event;
+use penstock_core::shard::Peer;
+use penstock_core::types::{ConnectionId, NodeId};
+use penstock_net::gateway::{self, Connections, Dispatch, Gateway, Inbound, Offer, OutboundLimits};
+use penstock_net::http;
+use std::future::Future;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long a node may take from its start to readiness before it gives up.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Runs a node until it is told to stop.
+///
+/// # Errors
+/// When the configuration is not safe, or something it needs is refused.
+pub fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
+    check_safety(&settings, dev)?;
+    start_logging(&settings);
+    if dev {
+        tracing::warn!("development mode: every token is accepted, no API key is needed, loopback only");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("net").build()?;
+    runtime.block_on(serve(settings, dev))
+}
+
+/// Production needs its secrets; development stays on this machine (S5).
+fn check_safety(settings: &Settings, dev: bool) -> anyhow::Result<()> {
+    if dev {
+        let addresses = [
+            ("gateway.tcp_listen", settings.gateway.tcp_listen),
+            ("gateway.ws_listen", settings.gateway.ws_listen),
+            ("http.listen", settings.http.listen),
+        ];
+        for (key, address) in addresses {
+            if !address.ip().is_loopback() {
+                bail!("--dev listens on loopback only, but {key} is {address}: use 127.0.0.1, or leave --dev out");
+            }
+        }
+    } else if settings.api_key_sha256.is_none() {
+        bail!(
+            "auth.api_key_sha256 is not set: run `penstock key` and put the hash into the configuration, or try things \
+             out with --dev"
+        );
+    }
+    Ok(())
+}
+
+fn start_logging(settings: &Settings) {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second node in the same process (tests) keeps the first one's logging.
+    let _ = if settings.log_json { lines.json().try_init() } else { lines.try_init() };
+}
+
+async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
+    let mailboxes = node::mailboxes(&settings);
+    let limits =
+        OutboundLimits { bytes: settings.gateway.outbound_bytes_max, frames: settings.gateway.outbound_frames_max };
+    let connections = Arc::new(Connections::new(limits));
+    let surroundings = Surroundings {
+        clients: Arc::new(GatewayClients(Arc::clone(&connections))),
+        transport: Arc::new(NoPeers),
+        fatal: Arc::new(EndProcess),
+    };
+    let this = [NodeId(settings.node)];
+    let running = Arc::new(node::start(&settings, dev, &this, mailboxes.clone(), surroundings)?);
+    wait_until_ready(&running).await?;
+
+    let gateway_metrics = Arc::new(gateway::Metrics::default());
+    let dispatch = Arc::new(Mailboxes(mailboxes));
+    let gateway =
+        Gateway::start(gateway_config(&settings), dispatch, Arc::clone(&connections), Arc::clone(&gateway_metrics))
+            .await
+            .context("the gateway cannot listen (gateway.tcp_listen, gateway.ws_listen)")?;
+    let listener = TcpListener::bind(settings.http.listen)
+        .await
+        .with_context(|| format!("cannot listen on http.listen = {}", settings.http.listen))?;
+    let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
+    let api = Arc::new(Api { node: Arc::clone(&running), gateway: gateway_metrics });
+    let http = http::Server::start(listener, api, http_config(&settings, dev, tcp, ws))?;
+    announce(&settings, tcp, ws, http.address())?;
+
+    wait_for_the_end().await?;
+    tracing::info!("draining");
+    http.stop(settings.drain).await;
+    let left = tokio::time::timeout(settings.drain, gateway.stop()).await.unwrap_or(0);
+    tracing::info!(connections = left, "stopped");
+    if let Ok(node) = Arc::try_unwrap(running) {
+        tokio::task::spawn_blocking(move || node.stop()).await?;
+    }
+    Ok(())
+}
+
+fn gateway_config(settings: &Settings) -> gateway::Config {
+    let gateway = &settings.gateway;
+    gateway::Config {
+        tcp: Some(gateway.tcp_listen),
+        websocket: Some(gateway.ws_listen),
+        connect_timeout: gateway.connect_timeout,
+        idle_timeout: gateway.idle_timeout,
+        connections_max: gateway.connections_max as u64,
+        connections_per_address_max: u32::try_from(gateway.connections_per_ip_max).unwrap_or(u32::MAX),
+        ..gateway::Config::default()
+    }
+}
+
+fn http_config(settings: &Settings, dev: bool, tcp: Option<SocketAddr>, ws: Option<SocketAddr>) -> http::Config {
+    let text = |address: Option<SocketAddr>| address.map_or_else(String::new, |address| address.to_string());
+    http::Config {
+        api_key: settings.api_key_sha256.filter(|_| !dev).map(http::ApiKey::from_sha256),
+        body_bytes_max: settings.http.body_bytes_max,
+        tcp_addr: settings.http.external_tcp_addr.clone().unwrap_or_else(|| text(tcp)),
+        ws_addr: settings.http.external_ws_addr.clone().unwrap_or_else(|| format!("ws://{}", text(ws))),
+        payload_bytes_max: settings.limits.payload_bytes_max,
+    }
+}
+
+/// Waits until every group has a leader, so that the first message finds its way.
+async fn wait_until_ready(node: &Node) -> anyhow::Result<()> {
+    let ready = async {
+        loop {
+            match node.ask(Ask::Ready).await {
+                Answer::Ready(found) if found.ready => return,
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(READY_WITHIN, ready).await.context("the node did not become ready: see the log above")
+}
+
+/// The one line on standard output.
+fn announce(
+    settings: &Settings,
+    tcp: Option<SocketAddr>,
+    ws: Option<SocketAddr>,
+    http: SocketAddr,
+) -> anyhow::Result<()> {
+    let line = serde_json::json!({
+        "ready": true,
+        "node": settings.node,
+        "ws": ws.map(|address| format!("ws://{address}")),
+        "tcp": tcp.map(|address| address.to_string()),
+        "http": format!("http://{http}"),
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write the ready line to standard output")
+}
+
+async fn wait_for_the_end() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Frames from shards to the gateway.
+struct GatewayClients(Arc<Connections>);
+
+impl Clients for GatewayClients {
+    fn deliver(&self, connection: ConnectionId, frame: ServerFrame) {
+        self.0.push(connection, frame);
+    }
+
+    fn close(&self, connection: ConnectionId, reason: CloseReason) {
+        self.0.close(connection, reason);
+    }
+}
+
+/// A cluster of one has nobody to talk to.
+struct NoPeers;
+
+impl Transport for NoPeers {
+    fn send(&self, _to: NodeId, _message: Peer) {}
+}
+
+/// Ends the process at once: whatever was acknowledged is durable, the rest must not be (R14).
+struct EndProcess;
+
+impl Fatal for EndProcess {
+    fn fail(&self, why: &str) {
+        tracing::error!(why, "this node cannot go on");
+        std::process::exit(70);
+    }
+}
+
+/// Frames from the gateway to the shards.
+struct Mailboxes(Vec<Arc<Mailbox>>);
+
+impl Mailboxes {
+    fn of(&self, connection: ConnectionId) -> &Mailbox {
+        // There are at most 8 shards, so the count fits.
+        &self.0[usize::from(shard_of(connection, self.0.len() as u16))]
+    }
+}
+
+impl Dispatch for Mailboxes {
+    fn offer(&self, connection: ConnectionId, event: Inbound) -> Offer {
+        let event = match event {
+            Inbound::Opened => Event::ClientOpened { connection },
+            Inbound::Frame(frame) => Event::ClientFrame { connection, frame },
+        };
+        match self.of(connection).admit(event).map_err(|back| *back) {
+            Ok(()) => Offer::Taken,
+            Err(Event::ClientFrame { frame, .. }) => Offer::Full(Inbound::Frame(frame)),
+            Err(_) => Offer::Full(Inbound::Opened),
+        }
+    }
+
+    fn room(&self, connection: ConnectionId) -> impl Future<Output = ()> + Send {
+        self.of(connection).room()
+    }
+
+    fn closed(&self, connection: ConnectionId) {
+        self.of(connection).complete(Event::ClientClosed { connection });
+    }
+}
+
+/// The node as the HTTP API sees it.
+struct Api {
+    node: Arc<Node>,
+    gateway: Arc<gateway::Metrics>,
+}
+
+impl http::Node for Api {
+    fn ask(&self, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+        Box::pin(self.node.ask(ask))
+    }
+
+    fn metrics(&self) -> String {
+        metrics::render(&self.node, &self.gateway)
+    }
+}
