@@ -97,7 +97,12 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<ServeArguments, Er
             Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
             _ => (word, None),
         };
-        let mut value = || inline.clone().or_else(|| words.next()).ok_or_else(|| Error::MissingValue(name.clone()));
+        let mut value = || {
+            inline
+                .clone()
+                .or_else(|| words.next())
+                .ok_or_else(|| Error::MissingValue(name.clone()))
+        };
         match name.as_str() {
             "--config" => arguments.config = Some(PathBuf::from(value()?)),
             "--data-dir" => arguments.data_dir = Some(value()?),
@@ -132,7 +137,13 @@ mod tests {
     #[test]
     fn unknown_words_are_named() {
         assert_eq!(parse("serv"), Err(Error::UnknownCommand("serv".to_owned())));
-        assert_eq!(parse("serve --conf x"), Err(Error::UnknownOption("--conf".to_owned())));
-        assert_eq!(parse("serve --config"), Err(Error::MissingValue("--config".to_owned())));
+        assert_eq!(
+            parse("serve --conf x"),
+            Err(Error::UnknownOption("--conf".to_owned()))
+        );
+        assert_eq!(
+            parse("serve --config"),
+            Err(Error::MissingValue("--config".to_owned()))
+        );
     }
 }

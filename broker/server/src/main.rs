@@ -33,7 +33,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Key => {
             let (key, digest) = penstock::keys::new_api_key().context("the system gives no random bytes")?;
-            out(&format!("API key (give it to your backend): {key}\nauth.api_key_sha256 = \"{digest}\""))
+            out(&format!(
+                "API key (give it to your backend): {key}\nauth.api_key_sha256 = \"{digest}\""
+            ))
         }
         Command::Serve(arguments) => {
             let settings = settings(&arguments)?;
@@ -44,14 +46,16 @@ fn run(command: Command) -> anyhow::Result<()> {
 
 fn settings(arguments: &ServeArguments) -> anyhow::Result<Settings> {
     let text = match &arguments.config {
-        Some(path) => {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?
-        }
+        Some(path) => std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?,
         None => String::new(),
     };
     let mut overrides = arguments.overrides.clone();
     if let Some(directory) = &arguments.data_dir {
-        overrides.push(format!("node.data_dir={}", toml::Value::String(directory.clone())));
+        overrides.push(format!(
+            "node.data_dir={}",
+            toml::Value::String(directory.clone())
+        ));
     }
     Ok(Settings::parse(&text, &overrides)?)
 }

@@ -19,32 +19,112 @@ pub fn render(node: &Node, gateway: &gateway::Metrics) -> String {
 
 fn store(node: &Node, out: &mut String) {
     let metrics = node.store().metrics();
-    help(out, "penstock_store_syncs_total", "counter", "Syncs of the write-ahead log.");
+    help(
+        out,
+        "penstock_store_syncs_total",
+        "counter",
+        "Syncs of the write-ahead log.",
+    );
     for (name, instance) in [("meta", Instance::Meta), ("data", Instance::Data)] {
         let value = metrics.of(instance).syncs.load(Ordering::Relaxed);
-        line(out, "penstock_store_syncs_total", &format!("instance=\"{name}\""), value);
+        line(
+            out,
+            "penstock_store_syncs_total",
+            &format!("instance=\"{name}\""),
+            value,
+        );
     }
-    help(out, "penstock_store_space_low", "gauge", "1 when free space is below store.low_space_bytes.");
-    line(out, "penstock_store_space_low", "", u64::from(node.store().space_low()));
+    help(
+        out,
+        "penstock_store_space_low",
+        "gauge",
+        "1 when free space is below store.low_space_bytes.",
+    );
+    line(
+        out,
+        "penstock_store_space_low",
+        "",
+        u64::from(node.store().space_low()),
+    );
 }
 
 fn shards(node: &Node, out: &mut String) {
     let counted = node.counted();
     let counters = counted.counters;
     let rows: [(&str, &str, &str, u64); 13] = [
-        ("penstock_sends_committed_total", "counter", "Sends acknowledged as committed.", counters.sends_committed),
-        ("penstock_sends_refused_total", "counter", "Sends refused.", counters.sends_refused),
-        ("penstock_sends_unknown_total", "counter", "Sends with an unknown outcome.", counters.sends_unknown),
-        ("penstock_channel_activations_total", "counter", "Channels activated.", counters.activations),
-        ("penstock_channel_evictions_total", "counter", "Channels evicted from memory.", counters.evictions),
-        ("penstock_channel_leaderships_total", "counter", "Channel leaderships begun.", counters.leaderships),
-        ("penstock_records_damaged_total", "counter", "Damage found in stored records.", counters.damaged),
-        ("penstock_alarms_total", "counter", "Contradictions from outside that were refused.", counters.alarms),
-        ("penstock_dead_letters_total", "counter", "Messages given up for a consumer.", counters.dead_letters),
+        (
+            "penstock_sends_committed_total",
+            "counter",
+            "Sends acknowledged as committed.",
+            counters.sends_committed,
+        ),
+        (
+            "penstock_sends_refused_total",
+            "counter",
+            "Sends refused.",
+            counters.sends_refused,
+        ),
+        (
+            "penstock_sends_unknown_total",
+            "counter",
+            "Sends with an unknown outcome.",
+            counters.sends_unknown,
+        ),
+        (
+            "penstock_channel_activations_total",
+            "counter",
+            "Channels activated.",
+            counters.activations,
+        ),
+        (
+            "penstock_channel_evictions_total",
+            "counter",
+            "Channels evicted from memory.",
+            counters.evictions,
+        ),
+        (
+            "penstock_channel_leaderships_total",
+            "counter",
+            "Channel leaderships begun.",
+            counters.leaderships,
+        ),
+        (
+            "penstock_records_damaged_total",
+            "counter",
+            "Damage found in stored records.",
+            counters.damaged,
+        ),
+        (
+            "penstock_alarms_total",
+            "counter",
+            "Contradictions from outside that were refused.",
+            counters.alarms,
+        ),
+        (
+            "penstock_dead_letters_total",
+            "counter",
+            "Messages given up for a consumer.",
+            counters.dead_letters,
+        ),
         ("penstock_sessions", "gauge", "Open sessions.", counted.sessions),
-        ("penstock_unacknowledged_messages", "gauge", "Messages offered and not acknowledged.", counted.unacknowledged),
-        ("penstock_steps_held", "gauge", "Inputs that wait for rows.", counted.held),
-        ("penstock_row_misses_total", "counter", "Row reads that had to go to disk.", counted.misses),
+        (
+            "penstock_unacknowledged_messages",
+            "gauge",
+            "Messages offered and not acknowledged.",
+            counted.unacknowledged,
+        ),
+        (
+            "penstock_steps_held",
+            "gauge",
+            "Inputs that wait for rows.",
+            counted.held,
+        ),
+        (
+            "penstock_row_misses_total",
+            "counter",
+            "Row reads that had to go to disk.",
+            counted.misses,
+        ),
     ];
     for (name, kind, text, value) in rows {
         help(out, name, kind, text);
@@ -58,6 +138,10 @@ fn help(out: &mut String, name: &str, kind: &str, text: &str) {
 }
 
 fn line(out: &mut String, name: &str, labels: &str, value: u64) {
-    let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+    let labels = if labels.is_empty() {
+        String::new()
+    } else {
+        format!("{{{labels}}}")
+    };
     let _ = writeln!(out, "{name}{labels} {value}");
 }

@@ -61,7 +61,9 @@ impl Listener for Stored {
 /// The mailboxes of a node; made first, because everything completes into them.
 #[must_use]
 pub fn mailboxes(settings: &Settings) -> Vec<Arc<Mailbox>> {
-    (0..settings.shards).map(|_| Arc::new(Mailbox::new(MAILBOX_CAPACITY))).collect()
+    (0..settings.shards)
+        .map(|_| Arc::new(Mailbox::new(MAILBOX_CAPACITY)))
+        .collect()
 }
 
 /// Opens the store and starts the shards of a node of this cluster.
@@ -87,13 +89,22 @@ pub fn start(
     };
     let (store, recovered) = Store::open(&settings.data_dir, options)?;
     report(&recovered);
-    let boots = Boots { process, disk: recovered.disk() };
+    let boots = Boots {
+        process,
+        disk: recovered.disk(),
+    };
     let store = Arc::new(store);
     let mut shards = Vec::new();
     for shard in 0..settings.shards {
-        shards.push((shard_config(settings, dev, nodes, boots, shard), image(&store, settings.shards, shard)?));
+        shards.push((
+            shard_config(settings, dev, nodes, boots, shard),
+            image(&store, settings.shards, shard)?,
+        ));
     }
-    let listener = Stored { mailboxes: mailboxes.clone(), fatal: Arc::clone(&surroundings.fatal) };
+    let listener = Stored {
+        mailboxes: mailboxes.clone(),
+        fatal: Arc::clone(&surroundings.fatal),
+    };
     let writer = Writer::start(store, Box::new(listener))?;
     let parts = Parts {
         writer,
@@ -111,10 +122,16 @@ fn report(recovered: &Recovered) {
         Recovered::New { .. } => tracing::info!("a new data directory was made"),
         Recovered::Intact { .. } => tracing::info!("the data directory is whole"),
         Recovered::Amnesiac { what, .. } => {
-            tracing::warn!(what, "stored data was damaged: this node starts empty and refills from the others");
+            tracing::warn!(
+                what,
+                "stored data was damaged: this node starts empty and refills from the others"
+            );
         }
         Recovered::Reduced { what, .. } => {
-            tracing::warn!(what, "stored data was damaged: what can be read is kept, as store.accept_lost_data allows");
+            tracing::warn!(
+                what,
+                "stored data was damaged: what can be read is kept, as store.accept_lost_data allows"
+            );
         }
     }
 }
@@ -139,7 +156,11 @@ fn shard_config(settings: &Settings, dev: bool, nodes: &[NodeId], boots: Boots, 
 /// What the disk holds of the groups of one shard.
 fn image(store: &Store, shards: u16, shard: u16) -> Result<Image, Error> {
     let mut image = Image::default();
-    for group in store.groups()?.into_iter().filter(|&group| group_shard(group, shards) == shard) {
+    for group in store
+        .groups()?
+        .into_iter()
+        .filter(|&group| group_shard(group, shards) == shard)
+    {
         image.groups.push((group, rows_of(store, group)?));
     }
     Ok(image)
@@ -152,7 +173,15 @@ fn rows_of(store: &Store, group: GroupId) -> Result<Vec<(Key, Bytes)>, Error> {
         (Key::Applied { group }, stored.applied),
         (Key::Install { group }, stored.install),
     ];
-    let mut rows: Vec<(Key, Bytes)> = fixed.into_iter().filter_map(|(key, row)| row.map(|row| (key, row))).collect();
-    rows.extend(stored.entries.into_iter().map(|(index, entry)| (Key::RaftEntry { group, index }, entry)));
+    let mut rows: Vec<(Key, Bytes)> = fixed
+        .into_iter()
+        .filter_map(|(key, row)| row.map(|row| (key, row)))
+        .collect();
+    rows.extend(
+        stored
+            .entries
+            .into_iter()
+            .map(|(index, entry)| (Key::RaftEntry { group, index }, entry)),
+    );
     Ok(rows)
 }

@@ -34,7 +34,10 @@ pub fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
     if dev {
         tracing::warn!("development mode: every token is accepted, no API key is needed, loopback only");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("net").build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("net")
+        .build()?;
     runtime.block_on(serve(settings, dev))
 }
 
@@ -48,7 +51,9 @@ fn check_safety(settings: &Settings, dev: bool) -> anyhow::Result<()> {
         ];
         for (key, address) in addresses {
             if !address.ip().is_loopback() {
-                bail!("--dev listens on loopback only, but {key} is {address}: use 127.0.0.1, or leave --dev out");
+                bail!(
+                    "--dev listens on loopback only, but {key} is {address}: use 127.0.0.1, or leave --dev out"
+                );
             }
         }
     } else if settings.api_key_sha256.is_none() {
@@ -63,15 +68,23 @@ fn check_safety(settings: &Settings, dev: bool) -> anyhow::Result<()> {
 fn start_logging(settings: &Settings) {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // A second node in the same process (tests) keeps the first one's logging.
-    let _ = if settings.log_json { lines.json().try_init() } else { lines.try_init() };
+    let _ = if settings.log_json {
+        lines.json().try_init()
+    } else {
+        lines.try_init()
+    };
 }
 
 async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
     let mailboxes = node::mailboxes(&settings);
-    let limits =
-        OutboundLimits { bytes: settings.gateway.outbound_bytes_max, frames: settings.gateway.outbound_frames_max };
+    let limits = OutboundLimits {
+        bytes: settings.gateway.outbound_bytes_max,
+        frames: settings.gateway.outbound_frames_max,
+    };
     let connections = Arc::new(Connections::new(limits));
     let surroundings = Surroundings {
         clients: Arc::new(GatewayClients(Arc::clone(&connections))),
@@ -79,27 +92,42 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
         fatal: Arc::new(EndProcess),
     };
     let this = [NodeId(settings.node)];
-    let running = Arc::new(node::start(&settings, dev, &this, mailboxes.clone(), surroundings)?);
+    let running = Arc::new(node::start(
+        &settings,
+        dev,
+        &this,
+        mailboxes.clone(),
+        surroundings,
+    )?);
     wait_until_ready(&running).await?;
 
     let gateway_metrics = Arc::new(gateway::Metrics::default());
     let dispatch = Arc::new(Mailboxes(mailboxes));
-    let gateway =
-        Gateway::start(gateway_config(&settings), dispatch, Arc::clone(&connections), Arc::clone(&gateway_metrics))
-            .await
-            .context("the gateway cannot listen (gateway.tcp_listen, gateway.ws_listen)")?;
+    let gateway = Gateway::start(
+        gateway_config(&settings),
+        dispatch,
+        Arc::clone(&connections),
+        Arc::clone(&gateway_metrics),
+    )
+    .await
+    .context("the gateway cannot listen (gateway.tcp_listen, gateway.ws_listen)")?;
     let listener = TcpListener::bind(settings.http.listen)
         .await
         .with_context(|| format!("cannot listen on http.listen = {}", settings.http.listen))?;
     let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
-    let api = Arc::new(Api { node: Arc::clone(&running), gateway: gateway_metrics });
+    let api = Arc::new(Api {
+        node: Arc::clone(&running),
+        gateway: gateway_metrics,
+    });
     let http = http::Server::start(listener, api, http_config(&settings, dev, tcp, ws))?;
     announce(&settings, tcp, ws, http.address())?;
 
     wait_for_the_end().await?;
     tracing::info!("draining");
     http.stop(settings.drain).await;
-    let left = tokio::time::timeout(settings.drain, gateway.stop()).await.unwrap_or(0);
+    let left = tokio::time::timeout(settings.drain, gateway.stop())
+        .await
+        .unwrap_or(0);
     tracing::info!(connections = left, "stopped");
     if let Ok(node) = Arc::try_unwrap(running) {
         tokio::task::spawn_blocking(move || node.stop()).await?;
@@ -120,13 +148,29 @@ fn gateway_config(settings: &Settings) -> gateway::Config {
     }
 }
 
-fn http_config(settings: &Settings, dev: bool, tcp: Option<SocketAddr>, ws: Option<SocketAddr>) -> http::Config {
+fn http_config(
+    settings: &Settings,
+    dev: bool,
+    tcp: Option<SocketAddr>,
+    ws: Option<SocketAddr>,
+) -> http::Config {
     let text = |address: Option<SocketAddr>| address.map_or_else(String::new, |address| address.to_string());
     http::Config {
-        api_key: settings.api_key_sha256.filter(|_| !dev).map(http::ApiKey::from_sha256),
+        api_key: settings
+            .api_key_sha256
+            .filter(|_| !dev)
+            .map(http::ApiKey::from_sha256),
         body_bytes_max: settings.http.body_bytes_max,
-        tcp_addr: settings.http.external_tcp_addr.clone().unwrap_or_else(|| text(tcp)),
-        ws_addr: settings.http.external_ws_addr.clone().unwrap_or_else(|| format!("ws://{}", text(ws))),
+        tcp_addr: settings
+            .http
+            .external_tcp_addr
+            .clone()
+            .unwrap_or_else(|| text(tcp)),
+        ws_addr: settings
+            .http
+            .external_ws_addr
+            .clone()
+            .unwrap_or_else(|| format!("ws://{}", text(ws))),
         payload_bytes_max: settings.limits.payload_bytes_max,
     }
 }
@@ -141,7 +185,9 @@ async fn wait_until_ready(node: &Node) -> anyhow::Result<()> {
             }
         }
     };
-    tokio::time::timeout(READY_WITHIN, ready).await.context("the node did not become ready: see the log above")
+    tokio::time::timeout(READY_WITHIN, ready)
+        .await
+        .context("the node did not become ready: see the log above")
 }
 
 /// The one line on standard output.
@@ -160,7 +206,9 @@ fn announce(
         "version": env!("CARGO_PKG_VERSION"),
     });
     let mut out = std::io::stdout();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write the ready line to standard output")
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .context("cannot write the ready line to standard output")
 }
 
 async fn wait_for_the_end() -> anyhow::Result<()> {

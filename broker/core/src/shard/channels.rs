@@ -295,7 +295,9 @@ impl Shard {
 
     /// Retention moved the log start: keys and cursors below it are judged without their records (AP-2, CH-14).
     fn note_log_start(&mut self, channel: &ChannelKey) {
-        let Some(active) = self.active(channel) else { return };
+        let Some(active) = self.active(channel) else {
+            return;
+        };
         let log_start = active.replica.log_start();
         if active.leading.is_none() || active.log_start == log_start {
             return;
@@ -303,7 +305,10 @@ impl Shard {
         active.log_start = log_start;
         self.to_authority(channel, append::Input::LogStart(log_start));
         let input = cursors::Input::LogStart(log_start);
-        self.queue.push_back(Step::Cursors { channel: channel.clone(), input });
+        self.queue.push_back(Step::Cursors {
+            channel: channel.clone(),
+            input,
+        });
     }
 
     /// Executes a replica's outputs.

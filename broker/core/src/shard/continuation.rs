@@ -2,6 +2,7 @@
 //! shard stays a value.
 
 use super::Shard;
+use super::groups::Registration;
 use super::peer::Reply;
 use super::step::Step;
 use super::turn::Turn;
@@ -70,6 +71,8 @@ pub(super) enum Lookup {
 pub(super) enum Then {
     /// Nothing.
     Nothing,
+    /// The controller's answer to a registration.
+    Registered,
     /// A session's token check.
     Authenticated { token: Token, secret: Secret },
     /// A channel's leader.
@@ -214,6 +217,14 @@ impl Shard {
     pub(super) fn settle(&mut self, turn: &mut Turn<'_>, then: Then, reply: Option<Reply>) {
         match then {
             Then::Nothing => {}
+            Then::Registered => {
+                let known = matches!(reply, Some(Reply::Proposed(Ok(crate::replicated::Reply::Done))));
+                self.registration = if known {
+                    Registration::Done
+                } else {
+                    Registration::Due
+                };
+            }
             Then::Authenticated { token, secret } => {
                 let result = authenticated(reply, &secret);
                 self.queue

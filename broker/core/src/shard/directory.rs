@@ -1,6 +1,7 @@
 //! Where things are, as far as this shard knows: slot → group, group → leader, channel → leader. Hints only: every
 //! receiver checks its own authority (CL-2), and a wrong hint costs a try.
 
+use crate::controller;
 use crate::types::{ChannelKey, ChannelMeta, GroupId, Incarnation, LeaderEpoch, NodeId, SlotId, Term};
 use std::collections::BTreeMap;
 
@@ -37,21 +38,20 @@ pub(super) struct GroupRoute {
 #[derive(Debug)]
 pub(super) struct Directory {
     groups: BTreeMap<GroupId, GroupRoute>,
-    slot_groups: u32,
+    table: Vec<GroupId>,
     channels: BTreeMap<ChannelKey, (ChannelRoute, u64)>,
     uses: BTreeMap<u64, ChannelKey>,
     clock: u64,
 }
 
 impl Directory {
-    /// The table as chosen at bootstrap: slots in equal runs over the groups, each group on `copies` nodes.
+    /// The table and placement as chosen at bootstrap; the controller's group has the same ones committed.
     pub(super) fn new(this: NodeId, nodes: &[NodeId], slot_groups: u32, copies: u8) -> Directory {
         let mut groups = BTreeMap::new();
-        for group in 0..=slot_groups {
-            let voters = placement(GroupId(group), nodes, copies);
+        for (group, voters) in controller::first_placement(nodes, slot_groups, copies) {
             let hosted = voters.contains(&this);
             groups.insert(
-                GroupId(group),
+                group,
                 GroupRoute {
                     voters,
                     hosted,
@@ -59,9 +59,10 @@ impl Directory {
                 },
             );
         }
+        let table = controller::first_table(slot_groups);
         Directory {
             groups,
-            slot_groups,
+            table,
             channels: BTreeMap::new(),
             uses: BTreeMap::new(),
             clock: 0,
@@ -70,7 +71,10 @@ impl Directory {
 
     /// The group that owns a slot.
     pub(super) fn group_of(&self, slot: SlotId) -> GroupId {
-        GroupId(1 + u32::from(slot.0) * self.slot_groups / u32::from(crate::types::SLOT_COUNT))
+        self.table
+            .get(usize::from(slot.0))
+            .copied()
+            .unwrap_or(GroupId::CONTROLLER)
     }
 
     /// The slots of a group.
@@ -158,21 +162,6 @@ impl Directory {
             self.uses.remove(&used);
         }
     }
-}
-
-/// The voters of a group at bootstrap: `copies` nodes from a start that moves with the group.
-pub(super) fn placement(group: GroupId, nodes: &[NodeId], copies: u8) -> Vec<NodeId> {
-    let count = nodes.len();
-    let start = if count == 0 { 0 } else { group.0 as usize % count };
-    let mut voters: Vec<NodeId> = nodes
-        .iter()
-        .cycle()
-        .skip(start)
-        .take(count.min(usize::from(copies.max(1))))
-        .copied()
-        .collect();
-    voters.sort_unstable();
-    voters
 }
 
 #[cfg(test)]

@@ -90,6 +90,7 @@ impl Shard {
         if self.config.shard != 0 || !self.liveness.beat_due(turn.now, self.config.limits.heartbeat) {
             return;
         }
+        self.register_node(turn);
         let boots = self.config.boots;
         for &node in &self.config.nodes {
             if node != self.config.node {

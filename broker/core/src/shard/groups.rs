@@ -1,13 +1,15 @@
 //! The Raft groups of this shard: their outputs become effects, answers and news for the machines that follow them.
 
 use super::Shard;
-use super::continuation::{Reading, Stored};
-use super::peer::{Peer, Reply, RowKey};
+use super::continuation::{Reading, Stored, Then};
+use super::peer::{Peer, Reply, Request, RowKey};
 use super::step::Step;
 use super::turn::Turn;
+use crate::controller;
 use crate::effect::Effect;
 use crate::presence;
-use crate::rows::{Instance, Key, Miss, Rows};
+use crate::replicated::StateMachine;
+use crate::rows::{CONTROLLER_SLOT, Instance, Key, Miss, Rows};
 use crate::slot::{self, Input, Output};
 use crate::types::{DiskBoot, GroupId, NodeId, Replica, Term, Token};
 use bytes::Bytes;
@@ -42,9 +44,22 @@ pub(super) struct GroupHost {
     pub(super) reads: BTreeMap<Token, AfterIndex>,
 }
 
+/// Whether the controller knows the boots of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// Not yet.
+    Due,
+    /// The question is on its way.
+    Asked,
+    /// It does.
+    Done,
+}
+
 /// Who proposed.
 #[derive(Clone, Debug)]
 pub(super) enum Proposer {
+    /// Nobody waits: it is proposed again at the next leadership.
+    Nobody,
     /// A caller.
     Caller(ReplyTo),
     /// The grants of this group.
@@ -65,9 +80,6 @@ impl Shard {
             .map(|(group, route)| (group, route.voters.clone()))
             .collect();
         for (group, voters) in hosted {
-            if group == GroupId::CONTROLLER {
-                continue;
-            }
             let rows = stored.get(&group).map_or(&[][..], Vec::as_slice);
             self.start_group(turn, group, &voters, rows);
         }
@@ -75,7 +87,11 @@ impl Shard {
     }
 
     fn start_group(&mut self, turn: &mut Turn<'_>, group: GroupId, voters: &[NodeId], rows: &[(Key, Bytes)]) {
-        let slots = self.directory.slots_of(group);
+        let slots = if group == GroupId::CONTROLLER {
+            vec![CONTROLLER_SLOT]
+        } else {
+            self.directory.slots_of(group)
+        };
         let config = slot::GroupConfig {
             group,
             node: self.config.node,
@@ -92,10 +108,14 @@ impl Shard {
             limits: self.config.limits.clone(),
             faults: self.config.faults.slot,
         };
-        let machine = slot::fsm::Machine::new(slots.clone()).with_faults(self.config.faults.slot);
+        let machine: Box<dyn StateMachine> = if group == GroupId::CONTROLLER {
+            Box::new(controller::Machine)
+        } else {
+            Box::new(slot::fsm::Machine::new(slots.clone()).with_faults(self.config.faults.slot))
+        };
         let mut outputs = Vec::new();
         let image = slot::Image::of(group, rows);
-        match slot::Group::recover(config, Box::new(machine), &image, turn.now, &mut outputs) {
+        match slot::Group::recover(config, machine, &image, turn.now, &mut outputs) {
             Ok(started) => {
                 let limits = self.config.limits.clone();
                 let host = GroupHost {
@@ -190,8 +210,47 @@ impl Shard {
                 let input = slot::grants::Input::Proposed { token, result };
                 self.queue.push_back(Step::Grants { group, input });
             }
-            None => {}
+            Some(Proposer::Nobody) | None => {}
         }
+    }
+
+    /// The first state of the cluster; proposing it again changes nothing.
+    fn bootstrap(&mut self, turn: &Turn<'_>) {
+        let token = self.next_token();
+        let command = controller::bootstrap(
+            turn.now.wall_ms,
+            &self.config.nodes,
+            self.config.groups,
+            self.config.copies,
+        );
+        if let Some(host) = self.groups.get_mut(&GroupId::CONTROLLER) {
+            host.proposals.insert(token, Proposer::Nobody);
+            let input = Input::Propose {
+                token,
+                lane: slot::Lane::Reserved,
+                command,
+            };
+            self.queue.push_back(Step::Group {
+                group: GroupId::CONTROLLER,
+                input,
+            });
+        }
+    }
+
+    /// This node tells the controller its boots, until it is heard (M-4).
+    pub(super) fn register_node(&mut self, turn: &mut Turn<'_>) {
+        if self.registration != Registration::Due {
+            return;
+        }
+        self.registration = Registration::Asked;
+        let command =
+            controller::register_node(turn.now.wall_ms, self.config.node, self.config.boots, "", &[]);
+        let request = Request::Propose {
+            group: GroupId::CONTROLLER,
+            lane: slot::Lane::Reserved,
+            command,
+        };
+        self.call(turn, request, Then::Registered);
     }
 
     fn on_read_ready(
@@ -271,6 +330,9 @@ impl Shard {
                 to: self.config.node,
                 message,
             });
+        }
+        if group == GroupId::CONTROLLER && is_self {
+            self.bootstrap(turn);
         }
         self.presence_leadership(turn, group);
         self.queue.push_back(Step::Grants {

@@ -94,6 +94,7 @@ pub struct Shard {
     /// What the disk held, until the groups start.
     stored_groups: Vec<(GroupId, Vec<(crate::rows::Key, bytes::Bytes)>)>,
     stopped_groups: BTreeMap<GroupId, String>,
+    registration: groups::Registration,
     channels: BTreeMap<ChannelKey, channels::Host>,
     deadlines: BTreeSet<(Duration, ChannelKey)>,
     channel_deadlines: BTreeMap<ChannelKey, Duration>,
@@ -140,6 +141,7 @@ impl Shard {
             groups: BTreeMap::new(),
             stored_groups: image.groups,
             stopped_groups: BTreeMap::new(),
+            registration: groups::Registration::Due,
             channels: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             channel_deadlines: BTreeMap::new(),

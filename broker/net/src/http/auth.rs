@@ -35,7 +35,9 @@ impl fmt::Debug for ApiKey {
 
 /// The key of a request: `Authorization: Bearer KEY`, or `Token: KEY` as existing backends send it.
 fn shown(headers: &HeaderMap) -> Option<&str> {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
     let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
     bearer.or_else(|| headers.get("token").and_then(|value| value.to_str().ok()))
 }

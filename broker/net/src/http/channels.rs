@@ -56,11 +56,17 @@ impl Channel {
     }
 }
 
-pub(super) async fn put(axum::extract::State(state): axum::extract::State<State>, Body(body): Body<Channel>) -> Response {
+pub(super) async fn put(
+    axum::extract::State(state): axum::extract::State<State>,
+    Body(body): Body<Channel>,
+) -> Response {
     changed(state.node.ask(body.ask(body.reset, &body.subscribers)).await)
 }
 
-pub(super) async fn info(axum::extract::State(state): axum::extract::State<State>, Body(body): Body<Channel>) -> Response {
+pub(super) async fn info(
+    axum::extract::State(state): axum::extract::State<State>,
+    Body(body): Body<Channel>,
+) -> Response {
     changed(state.node.ask(body.ask(false, &[])).await)
 }
 
@@ -68,7 +74,10 @@ pub(super) async fn delete(
     axum::extract::State(state): axum::extract::State<State>,
     Body(body): Body<Channel>,
 ) -> Response {
-    let ask = Ask::DeleteChannel { channel_id: text(&body.channel_id), kind: ChannelKind(body.channel_type) };
+    let ask = Ask::DeleteChannel {
+        channel_id: text(&body.channel_id),
+        kind: ChannelKind(body.channel_type),
+    };
     changed(state.node.ask(ask).await)
 }
 
@@ -98,17 +107,32 @@ enum How {
 }
 
 async fn change(state: &State, body: &Members, list: List, how: How) -> Response {
-    let members = if list == List::Subscribers { &body.subscribers } else { &body.uids };
-    let name = if list == List::Subscribers { "subscribers" } else { "uids" };
+    let members = if list == List::Subscribers {
+        &body.subscribers
+    } else {
+        &body.uids
+    };
+    let name = if list == List::Subscribers {
+        "subscribers"
+    } else {
+        "uids"
+    };
     if body.temp_subscriber {
         return refusal(StatusCode::BAD_REQUEST, "`temp_subscriber` is not supported");
     }
     let needs_some = matches!(how, How::Add | How::Remove);
     if (needs_some && members.is_empty()) || members.iter().any(|uid| uid.trim().is_empty()) {
-        return refusal(StatusCode::BAD_REQUEST, &format!("`{name}` must be a list of uids that are not blank"));
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            &format!("`{name}` must be a list of uids that are not blank"),
+        );
     }
     // Existing backends leave the type out for groups.
-    let kind = if body.channel_type == 0 && list == List::Subscribers { 2 } else { body.channel_type };
+    let kind = if body.channel_type == 0 && list == List::Subscribers {
+        2
+    } else {
+        body.channel_type
+    };
     let members = uids(members);
     let change = match how {
         How::Add => ListChange::Add(members),
@@ -116,7 +140,12 @@ async fn change(state: &State, body: &Members, list: List, how: How) -> Response
         How::Set => ListChange::Set(members),
         How::Clear => ListChange::Clear,
     };
-    let ask = Ask::ChangeList { channel_id: text(&body.channel_id), kind: ChannelKind(kind), list, change };
+    let ask = Ask::ChangeList {
+        channel_id: text(&body.channel_id),
+        kind: ChannelKind(kind),
+        list,
+        change,
+    };
     changed(state.node.ask(ask).await)
 }
 
@@ -152,7 +181,10 @@ pub(super) async fn subscriber_add(
 ) -> Response {
     let how = if body.reset { How::Set } else { How::Add };
     if body.subscribers.is_empty() {
-        return refusal(StatusCode::BAD_REQUEST, "`subscribers` must be a list of uids that are not blank");
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            "`subscribers` must be a list of uids that are not blank",
+        );
     }
     change(&state, &body, List::Subscribers, how).await
 }
@@ -176,9 +208,13 @@ pub(super) async fn whitelist(
         list: List::Allow,
     };
     match state.node.ask(ask).await {
-        Answer::Uids(found) => {
-            Json(found.iter().map(|uid| json!({ "uid": uid.as_str() })).collect::<Vec<_>>()).into_response()
-        }
+        Answer::Uids(found) => Json(
+            found
+                .iter()
+                .map(|uid| json!({ "uid": uid.as_str() }))
+                .collect::<Vec<_>>(),
+        )
+        .into_response(),
         Answer::Failed(failure) => failed(&failure),
         _ => unexpected(),
     }

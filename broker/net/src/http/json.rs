@@ -23,7 +23,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Body<T>, Response> {
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            refusal(rejection.status(), "the body is too large or was cut: see http.body_bytes_max")
+            refusal(
+                rejection.status(),
+                "the body is too large or was cut: see http.body_bytes_max",
+            )
         })?;
         serde_json::from_slice(&bytes)
             .map(Body)
@@ -60,8 +63,14 @@ pub(super) fn failed(failure: &Failure) -> Response {
 pub(super) fn describe(failure: &Failure) -> (StatusCode, String) {
     match failure {
         Failure::Invalid(text) | Failure::NotFound(text) => (StatusCode::BAD_REQUEST, text.clone()),
-        Failure::Refused(reason) => (StatusCode::BAD_REQUEST, format!("refused: {}", reason_text(*reason))),
-        Failure::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy: retry in a moment".to_owned()),
+        Failure::Refused(reason) => (
+            StatusCode::BAD_REQUEST,
+            format!("refused: {}", reason_text(*reason)),
+        ),
+        Failure::Busy => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy: retry in a moment".to_owned(),
+        ),
         Failure::Unavailable(text) => (StatusCode::SERVICE_UNAVAILABLE, format!("retry required: {text}")),
         Failure::Timeout => (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -72,12 +81,16 @@ pub(super) fn describe(failure: &Failure) -> (StatusCode, String) {
 
 /// An answer that this route does not know.
 pub(super) fn unexpected() -> Response {
-    refusal(StatusCode::INTERNAL_SERVER_ERROR, "the core answered with something else: please report this")
+    refusal(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "the core answered with something else: please report this",
+    )
 }
 
 /// A reason for people.
 pub(super) fn reason_text(reason: Reason) -> &'static str {
-    penstock_wire::reason::Reason::from_code(reason.0).map_or("unknown reason", penstock_wire::reason::Reason::name)
+    penstock_wire::reason::Reason::from_code(reason.0)
+        .map_or("unknown reason", penstock_wire::reason::Reason::name)
 }
 
 /// A message of `/channel/messagesync` as its reader sees it (client contract 7.6).
@@ -130,6 +143,8 @@ pub(super) fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<
         Value::Null => Ok(false),
         Value::Bool(flag) => Ok(flag),
         Value::Number(number) => Ok(number.as_i64() != Some(0)),
-        other => Err(serde::de::Error::custom(format!("a flag must be 0 or 1, not {other}"))),
+        other => Err(serde::de::Error::custom(format!(
+            "a flag must be 0 or 1, not {other}"
+        ))),
     }
 }

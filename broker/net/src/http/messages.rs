@@ -62,7 +62,10 @@ fn send_error(status: StatusCode, text: &str) -> Response {
     (status, Json(json!({ "error": text }))).into_response()
 }
 
-pub(super) async fn send(axum::extract::State(state): axum::extract::State<State>, Body(body): Body<Send>) -> Response {
+pub(super) async fn send(
+    axum::extract::State(state): axum::extract::State<State>,
+    Body(body): Body<Send>,
+) -> Response {
     let ask = match checked(&state, body) {
         Ok(ask) => ask,
         Err(text) => return send_error(StatusCode::BAD_REQUEST, text),
@@ -89,10 +92,14 @@ fn checked(state: &State, body: Send) -> Result<SendAsk, &'static str> {
     match (body.channel_id.is_empty(), body.subscribers.is_empty()) {
         (true, true) => return Err("invalid request: `channel_id` is empty"),
         (false, false) => return Err("invalid request: give `channel_id` or `subscribers`, not both"),
-        (true, false) if !flags.sync_once => return Err("invalid request: `subscribers` needs header.sync_once"),
+        (true, false) if !flags.sync_once => {
+            return Err("invalid request: `subscribers` needs header.sync_once");
+        }
         _ => {}
     }
-    let payload = STANDARD.decode(&body.payload).map_err(|_| "invalid payload: it must be standard base64")?;
+    let payload = STANDARD
+        .decode(&body.payload)
+        .map_err(|_| "invalid payload: it must be standard base64")?;
     if payload.is_empty() {
         return Err("invalid payload: it is empty");
     }
@@ -202,9 +209,15 @@ pub(super) struct Sync {
     pull_mode: u8,
 }
 
-pub(super) async fn sync(axum::extract::State(state): axum::extract::State<State>, Body(body): Body<Sync>) -> Response {
+pub(super) async fn sync(
+    axum::extract::State(state): axum::extract::State<State>,
+    Body(body): Body<Sync>,
+) -> Response {
     if body.login_uid.is_empty() || body.channel_id.is_empty() {
-        return refusal(StatusCode::BAD_REQUEST, "`login_uid` and `channel_id` must not be empty");
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            "`login_uid` and `channel_id` must not be empty",
+        );
     }
     let limit = if body.limit == 0 { 100 } else { body.limit };
     let reader = Uid::new(&body.login_uid);
@@ -218,7 +231,11 @@ pub(super) async fn sync(axum::extract::State(state): axum::extract::State<State
         newer: body.pull_mode == 1,
     });
     match state.node.ask(ask).await {
-        Answer::Messages { messages, more, gap_until } => {
+        Answer::Messages {
+            messages,
+            more,
+            gap_until,
+        } => {
             let messages: Vec<Value> = messages.iter().map(|one| message(one, &reader)).collect();
             let mut answer = json!({
                 "start_message_seq": body.start_message_seq,

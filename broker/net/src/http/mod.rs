@@ -71,7 +71,10 @@ impl Server {
     /// When the listener's address cannot be read.
     pub fn start(listener: TcpListener, node: Arc<dyn Node>, config: Config) -> std::io::Result<Server> {
         let address = listener.local_addr()?;
-        let app = router(State { node, config: Arc::new(config) });
+        let app = router(State {
+            node,
+            config: Arc::new(config),
+        });
         let (stop, mut stopped) = watch::channel(false);
         let task = tokio::spawn(async move {
             let until = async move {
@@ -110,21 +113,33 @@ fn router(state: State) -> Router {
         .route("/channel/delete", post(channels::delete))
         .route("/channel/subscriber_add", post(channels::subscriber_add))
         .route("/channel/subscriber_remove", post(channels::subscriber_remove))
-        .route("/channel/subscriber_remove_all", post(channels::subscriber_remove_all))
+        .route(
+            "/channel/subscriber_remove_all",
+            post(channels::subscriber_remove_all),
+        )
         .route("/channel/blacklist_add", post(channels::blacklist_add))
         .route("/channel/blacklist_set", post(channels::blacklist_set))
         .route("/channel/blacklist_remove", post(channels::blacklist_remove))
-        .route("/channel/blacklist_remove_all", post(channels::blacklist_remove_all))
+        .route(
+            "/channel/blacklist_remove_all",
+            post(channels::blacklist_remove_all),
+        )
         .route("/channel/whitelist", get(channels::whitelist))
         .route("/channel/whitelist_add", post(channels::whitelist_add))
         .route("/channel/whitelist_set", post(channels::whitelist_set))
         .route("/channel/whitelist_remove", post(channels::whitelist_remove))
-        .route("/channel/whitelist_remove_all", post(channels::whitelist_remove_all))
+        .route(
+            "/channel/whitelist_remove_all",
+            post(channels::whitelist_remove_all),
+        )
         .route("/channel/messagesync", post(messages::sync))
         .route("/message/send", post(messages::send))
         .route("/message/outcome", get(messages::outcome))
         .route("/metrics", get(operators::metrics))
-        .route_layer(axum::middleware::from_fn_with_state(state.clone(), auth::require_key));
+        .route_layer(axum::middleware::from_fn_with_state(
+            state.clone(),
+            auth::require_key,
+        ));
     // Where to connect is told to apps before they have a key; health is for probes.
     Router::new()
         .route("/route", get(operators::route))

@@ -26,7 +26,8 @@ pub(super) async fn route(
     Query(query): Query<RouteOf>,
 ) -> Response {
     if query.intranet == 1 {
-        return Json(json!({ "tcp_addr": state.config.tcp_addr, "ws_addr": "", "wss_addr": "" })).into_response();
+        return Json(json!({ "tcp_addr": state.config.tcp_addr, "ws_addr": "", "wss_addr": "" }))
+            .into_response();
     }
     Json(addresses(&state)).into_response()
 }
@@ -47,7 +48,11 @@ pub(super) async fn healthz() -> Response {
 pub(super) async fn readyz(axum::extract::State(state): axum::extract::State<State>) -> Response {
     match state.node.ask(Ask::Ready).await {
         Answer::Ready(found) => {
-            let status = if found.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            let status = if found.ready {
+                StatusCode::OK
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
             let mut answer = json!({
                 "ready": found.ready,
                 "copies": found.copies,
@@ -61,11 +66,18 @@ pub(super) async fn readyz(axum::extract::State(state): axum::extract::State<Sta
             }
             (status, Json(answer)).into_response()
         }
-        Answer::Failed(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the node does not answer: it is starting or busy"),
+        Answer::Failed(_) => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the node does not answer: it is starting or busy",
+        ),
         _ => unexpected(),
     }
 }
 
 pub(super) async fn metrics(axum::extract::State(state): axum::extract::State<State>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], state.node.metrics()).into_response()
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        state.node.metrics(),
+    )
+        .into_response()
 }

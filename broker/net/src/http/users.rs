@@ -24,11 +24,21 @@ pub(super) struct Token {
     device_level: u8,
 }
 
-pub(super) async fn token(axum::extract::State(state): axum::extract::State<State>, Body(body): Body<Token>) -> Response {
+pub(super) async fn token(
+    axum::extract::State(state): axum::extract::State<State>,
+    Body(body): Body<Token>,
+) -> Response {
     if body.device_level > 1 {
-        return refusal(StatusCode::BAD_REQUEST, "`device_level` must be 0 (slave) or 1 (master)");
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            "`device_level` must be 0 (slave) or 1 (master)",
+        );
     }
-    let level = if body.device_level == 1 { DeviceLevel::Master } else { DeviceLevel::Slave };
+    let level = if body.device_level == 1 {
+        DeviceLevel::Master
+    } else {
+        DeviceLevel::Slave
+    };
     let ask = Ask::SetToken {
         uid: Uid::new(&body.uid),
         token: Secret(text(&body.token)),
@@ -52,9 +62,22 @@ pub(super) async fn device_quit(
     let flag = match (body.device_flag, u8::try_from(body.device_flag)) {
         (-1, _) => None,
         (_, Ok(flag)) => Some(DeviceFlag(flag)),
-        _ => return refusal(StatusCode::BAD_REQUEST, "`device_flag` must be -1 (all), 0, 1 or 2"),
+        _ => {
+            return refusal(
+                StatusCode::BAD_REQUEST,
+                "`device_flag` must be -1 (all), 0, 1 or 2",
+            );
+        }
     };
-    changed(state.node.ask(Ask::DeviceQuit { uid: Uid::new(&body.uid), flag }).await)
+    changed(
+        state
+            .node
+            .ask(Ask::DeviceQuit {
+                uid: Uid::new(&body.uid),
+                flag,
+            })
+            .await,
+    )
 }
 
 pub(super) async fn online_status(
@@ -79,7 +102,9 @@ pub(super) async fn online_status(
 
 pub(super) async fn system_uids(axum::extract::State(state): axum::extract::State<State>) -> Response {
     match state.node.ask(Ask::SystemUids).await {
-        Answer::Uids(found) => Json(found.iter().map(|uid| json!(uid.as_str())).collect::<Vec<_>>()).into_response(),
+        Answer::Uids(found) => {
+            Json(found.iter().map(|uid| json!(uid.as_str())).collect::<Vec<_>>()).into_response()
+        }
         Answer::Failed(failure) => failed(&failure),
         _ => unexpected(),
     }
@@ -108,7 +133,18 @@ pub(super) async fn system_uids_remove(
 
 async fn change_system_uids(state: &State, body: &Uids, add: bool) -> Response {
     if body.uids.is_empty() || body.uids.iter().any(String::is_empty) {
-        return refusal(StatusCode::BAD_REQUEST, "`uids` must be a list of uids that are not empty");
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            "`uids` must be a list of uids that are not empty",
+        );
     }
-    changed(state.node.ask(Ask::ChangeSystemUids { uids: uids(&body.uids), add }).await)
+    changed(
+        state
+            .node
+            .ask(Ask::ChangeSystemUids {
+                uids: uids(&body.uids),
+                add,
+            })
+            .await,
+    )
 }

@@ -18,44 +18,171 @@ const fn key(name: &'static str, default: &'static str, doc: &'static str) -> Ke
 
 /// All keys, by section.
 pub const KEYS: &[KeyInfo] = &[
-    key("node.id", "1", "Durable id of this node, 1 to 1023. Part of every message id; never change it."),
-    key("node.data_dir", "\"./penstock-data\"", "Directory of this node's data. One process at a time."),
-    key("node.shards", "0", "Threads that own slots, channels and sessions: 1, 2, 4 or 8. 0 = by the number of cores."),
-    key("cluster.name", "\"penstock\"", "Name of the cluster. A data directory of another cluster is refused."),
-    key("cluster.copies", "3", "Copies of metadata and channel logs. At most one per node: one node keeps a single copy."),
-    key("cluster.slot_groups", "8", "Raft groups over the 256 slots, chosen at the first start of the cluster (1 to 64)."),
-    key("gateway.tcp_listen", "\"127.0.0.1:5100\"", "Address for WKProto over TCP. Port 0 takes a free one."),
-    key("gateway.ws_listen", "\"127.0.0.1:5200\"", "Address for WebSocket: WKProto and JSON-RPC, told apart by the first byte."),
-    key("gateway.connect_timeout_ms", "5000", "A connection that has not sent CONNECT by then is closed."),
-    key("gateway.idle_timeout_ms", "180000", "A connection without an inbound frame for this long is closed. SDKs ping every 60 s."),
-    key("gateway.connections_max", "100000", "Open connections of this node; further ones are closed at once."),
-    key("gateway.connections_per_ip_max", "20000", "Open connections from one address. Lower it when no proxy stands in between."),
-    key("gateway.outbound_bytes_max", "1048576", "Bytes waiting for one slow client before it is closed."),
-    key("gateway.outbound_frames_max", "4096", "Frames waiting for one slow client before it is closed."),
-    key("http.listen", "\"127.0.0.1:5001\"", "Address of the HTTP API. Port 0 takes a free one."),
+    key(
+        "node.id",
+        "1",
+        "Durable id of this node, 1 to 1023. Part of every message id; never change it.",
+    ),
+    key(
+        "node.data_dir",
+        "\"./penstock-data\"",
+        "Directory of this node's data. One process at a time.",
+    ),
+    key(
+        "node.shards",
+        "0",
+        "Threads that own slots, channels and sessions: 1, 2, 4 or 8. 0 = by the number of cores.",
+    ),
+    key(
+        "cluster.name",
+        "\"penstock\"",
+        "Name of the cluster. A data directory of another cluster is refused.",
+    ),
+    key(
+        "cluster.copies",
+        "3",
+        "Copies of metadata and channel logs. At most one per node: one node keeps a single copy.",
+    ),
+    key(
+        "cluster.slot_groups",
+        "8",
+        "Raft groups over the 256 slots, chosen at the first start of the cluster (1 to 64).",
+    ),
+    key(
+        "gateway.tcp_listen",
+        "\"127.0.0.1:5100\"",
+        "Address for WKProto over TCP. Port 0 takes a free one.",
+    ),
+    key(
+        "gateway.ws_listen",
+        "\"127.0.0.1:5200\"",
+        "Address for WebSocket: WKProto and JSON-RPC, told apart by the first byte.",
+    ),
+    key(
+        "gateway.connect_timeout_ms",
+        "5000",
+        "A connection that has not sent CONNECT by then is closed.",
+    ),
+    key(
+        "gateway.idle_timeout_ms",
+        "180000",
+        "A connection without an inbound frame for this long is closed. SDKs ping every 60 s.",
+    ),
+    key(
+        "gateway.connections_max",
+        "100000",
+        "Open connections of this node; further ones are closed at once.",
+    ),
+    key(
+        "gateway.connections_per_ip_max",
+        "20000",
+        "Open connections from one address. Lower it when no proxy stands in between.",
+    ),
+    key(
+        "gateway.outbound_bytes_max",
+        "1048576",
+        "Bytes waiting for one slow client before it is closed.",
+    ),
+    key(
+        "gateway.outbound_frames_max",
+        "4096",
+        "Frames waiting for one slow client before it is closed.",
+    ),
+    key(
+        "http.listen",
+        "\"127.0.0.1:5001\"",
+        "Address of the HTTP API. Port 0 takes a free one.",
+    ),
     key("http.body_bytes_max", "1048576", "Largest request body."),
-    key("http.external_tcp_addr", "\"\"", "TCP address told to clients by /route; empty = the listener's."),
-    key("http.external_ws_addr", "\"\"", "WebSocket address told to clients by /route; empty = the listener's."),
-    key("auth.api_key_sha256", "\"\"", "SHA-256, in hex, of the API key for HTTP. Needed unless --dev. Make both with `penstock key`."),
-    key("message.payload_bytes_max", "32767", "Largest payload of one message (at most 700000: a RECV frame holds 1 MiB)."),
-    key("message.dedupe_window_hours", "24", "How long a client_msg_no is remembered."),
-    key("message.person_allowlist_required", "false", "Whether a person may only be written to by uids in the allowlist."),
-    key("message.append_timeout_ms", "5000", "How long a send waits for its commit before its outcome is unknown."),
-    key("channel.idle_evict_ms", "300000", "A channel without work for this long leaves memory."),
-    key("delivery.large_group_members", "500", "Groups above this many members are read page by page."),
-    key("session.reoffer_interval_ms", "20000", "An unacknowledged message is offered again after this long."),
-    key("session.unacknowledged_max", "1024", "Messages offered to one session and not acknowledged before it is closed."),
-    key("store.low_space_bytes", "1073741824", "Free disk space below which sends are refused."),
-    key("store.accept_lost_data", "false", "Start a single copy although its log is damaged. What is lost is printed at the start."),
-    key("log.level", "\"info\"", "error, warn, info, debug or trace, or a filter such as `penstock_net=debug,info`."),
-    key("log.json", "false", "Log lines as JSON instead of text. Logs go to stderr."),
-    key("shutdown.drain_ms", "10000", "On SIGTERM: time for sends in flight to be answered before the connections close."),
+    key(
+        "http.external_tcp_addr",
+        "\"\"",
+        "TCP address told to clients by /route; empty = the listener's.",
+    ),
+    key(
+        "http.external_ws_addr",
+        "\"\"",
+        "WebSocket address told to clients by /route; empty = the listener's.",
+    ),
+    key(
+        "auth.api_key_sha256",
+        "\"\"",
+        "SHA-256, in hex, of the API key for HTTP. Needed unless --dev. Make both with `penstock key`.",
+    ),
+    key(
+        "message.payload_bytes_max",
+        "32767",
+        "Largest payload of one message (at most 700000: a RECV frame holds 1 MiB).",
+    ),
+    key(
+        "message.dedupe_window_hours",
+        "24",
+        "How long a client_msg_no is remembered.",
+    ),
+    key(
+        "message.person_allowlist_required",
+        "false",
+        "Whether a person may only be written to by uids in the allowlist.",
+    ),
+    key(
+        "message.append_timeout_ms",
+        "5000",
+        "How long a send waits for its commit before its outcome is unknown.",
+    ),
+    key(
+        "channel.idle_evict_ms",
+        "300000",
+        "A channel without work for this long leaves memory.",
+    ),
+    key(
+        "delivery.large_group_members",
+        "500",
+        "Groups above this many members are read page by page.",
+    ),
+    key(
+        "session.reoffer_interval_ms",
+        "20000",
+        "An unacknowledged message is offered again after this long.",
+    ),
+    key(
+        "session.unacknowledged_max",
+        "1024",
+        "Messages offered to one session and not acknowledged before it is closed.",
+    ),
+    key(
+        "store.low_space_bytes",
+        "1073741824",
+        "Free disk space below which sends are refused.",
+    ),
+    key(
+        "store.accept_lost_data",
+        "false",
+        "Start a single copy although its log is damaged. What is lost is printed at the start.",
+    ),
+    key(
+        "log.level",
+        "\"info\"",
+        "error, warn, info, debug or trace, or a filter such as `penstock_net=debug,info`.",
+    ),
+    key(
+        "log.json",
+        "false",
+        "Log lines as JSON instead of text. Logs go to stderr.",
+    ),
+    key(
+        "shutdown.drain_ms",
+        "10000",
+        "On SIGTERM: time for sends in flight to be answered before the connections close.",
+    ),
 ];
 
 /// The known key that is nearest to `name` by edits, for error messages.
 #[must_use]
 pub fn nearest(name: &str) -> &'static str {
-    KEYS.iter().map(|info| info.name).min_by_key(|known| distance(name, known)).unwrap_or("node.id")
+    KEYS.iter()
+        .map(|info| info.name)
+        .min_by_key(|known| distance(name, known))
+        .unwrap_or("node.id")
 }
 
 /// Levenshtein distance of two short texts.

@@ -167,13 +167,18 @@ mod tests {
 
     fn refused(text: &str, overrides: &[&str]) -> String {
         let overrides: Vec<String> = overrides.iter().map(|&one| one.to_owned()).collect();
-        Settings::parse(text, &overrides).expect_err("refused").to_string()
+        Settings::parse(text, &overrides)
+            .expect_err("refused")
+            .to_string()
     }
 
     #[test]
     fn unknown_key_is_refused_and_the_nearest_is_named() {
         let said = refused("[gateway]\ntcp_lisen = \"127.0.0.1:0\"\n", &[]);
-        assert!(said.contains("gateway.tcp_lisen") && said.contains("gateway.tcp_listen"), "{said}");
+        assert!(
+            said.contains("gateway.tcp_lisen") && said.contains("gateway.tcp_listen"),
+            "{said}"
+        );
         let said = refused("", &["nod.id=2"]);
         assert!(said.contains("nod.id") && said.contains("node.id"), "{said}");
     }
@@ -183,16 +188,25 @@ mod tests {
         let said = refused("[node]\nid = 0\n", &[]);
         assert!(said.contains("node.id") && said.contains("1 to 1023"), "{said}");
         let said = refused("[node]\nid = \"one\"\n", &[]);
-        assert!(said.contains("node.id") && said.contains("whole number"), "{said}");
+        assert!(
+            said.contains("node.id") && said.contains("whole number"),
+            "{said}"
+        );
         let said = refused("[auth]\napi_key_sha256 = \"12\"\n", &[]);
-        assert!(said.contains("auth.api_key_sha256") && said.contains("64"), "{said}");
+        assert!(
+            said.contains("auth.api_key_sha256") && said.contains("64"),
+            "{said}"
+        );
         let said = refused("[node]\nshards = 3\n", &[]);
         assert!(said.contains("node.shards"), "{said}");
     }
 
     #[test]
     fn override_wins_over_the_file() {
-        let settings = Settings::parse("[node]\nid = 3\n", &["node.id=4".to_owned(), "log.level=debug".to_owned()]);
+        let settings = Settings::parse(
+            "[node]\nid = 3\n",
+            &["node.id=4".to_owned(), "log.level=debug".to_owned()],
+        );
         let settings = settings.expect("valid");
         assert_eq!((settings.node, settings.log_level.as_str()), (4, "debug"));
     }

@@ -51,7 +51,9 @@ impl Values {
         }
         let file: toml::Table = text.parse()?;
         for (section, content) in file {
-            let Value::Table(content) = content else { return Err(Error::NoSection(section)) };
+            let Value::Table(content) = content else {
+                return Err(Error::NoSection(section));
+            };
             for (key, value) in content {
                 set(&mut values, &format!("{section}.{key}"), value)?;
             }
@@ -71,9 +73,17 @@ impl Values {
 
     pub(super) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Result<u64, Error> {
         let value = self.value(key);
-        value.as_integer().and_then(|number| u64::try_from(number).ok()).filter(|number| range.contains(number)).ok_or_else(
-            || wrong(key, &format!("a whole number from {} to {}", range.start(), range.end()), value),
-        )
+        value
+            .as_integer()
+            .and_then(|number| u64::try_from(number).ok())
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| {
+                wrong(
+                    key,
+                    &format!("a whole number from {} to {}", range.start(), range.end()),
+                    value,
+                )
+            })
     }
 
     pub(super) fn millis(&self, key: &'static str, range: RangeInclusive<u64>) -> Result<Duration, Error> {
@@ -87,12 +97,19 @@ impl Values {
 
     pub(super) fn text(&self, key: &'static str) -> Result<String, Error> {
         let value = self.value(key);
-        value.as_str().map(str::to_owned).ok_or_else(|| wrong(key, "a text in quotes", value))
+        value
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| wrong(key, "a text in quotes", value))
     }
 
     pub(super) fn non_empty(&self, key: &'static str) -> Result<String, Error> {
         let text = self.text(key)?;
-        if text.is_empty() { Err(wrong(key, "a text that is not empty", self.value(key))) } else { Ok(text) }
+        if text.is_empty() {
+            Err(wrong(key, "a text that is not empty", self.value(key)))
+        } else {
+            Ok(text)
+        }
     }
 
     pub(super) fn optional(&self, key: &'static str) -> Result<Option<String>, Error> {
@@ -101,7 +118,13 @@ impl Values {
 
     pub(super) fn address(&self, key: &'static str) -> Result<SocketAddr, Error> {
         let text = self.text(key)?;
-        text.parse().map_err(|_| wrong(key, "an address and port such as 127.0.0.1:5100 or [::]:5100", self.value(key)))
+        text.parse().map_err(|_| {
+            wrong(
+                key,
+                "an address and port such as 127.0.0.1:5100 or [::]:5100",
+                self.value(key),
+            )
+        })
     }
 
     pub(super) fn digest(&self, key: &'static str) -> Result<Option<[u8; 32]>, Error> {
@@ -134,12 +157,19 @@ fn literal(text: &str) -> Option<Value> {
 
 fn set(values: &mut BTreeMap<&'static str, Value>, name: &str, value: Value) -> Result<(), Error> {
     let Some(info) = KEYS.iter().find(|info| info.name == name) else {
-        return Err(Error::UnknownKey { found: name.to_owned(), nearest: nearest(name) });
+        return Err(Error::UnknownKey {
+            found: name.to_owned(),
+            nearest: nearest(name),
+        });
     };
     values.insert(info.name, value);
     Ok(())
 }
 
 fn wrong(key: &'static str, wanted: &str, found: &Value) -> Error {
-    Error::Value { key, wanted: wanted.to_owned(), found: found.to_string() }
+    Error::Value {
+        key,
+        wanted: wanted.to_owned(),
+        found: found.to_string(),
+    }
 }

@@ -11,7 +11,9 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Clock {
-        Clock { start: Instant::now() }
+        Clock {
+            start: Instant::now(),
+        }
     }
 }
 
@@ -19,8 +21,13 @@ impl Clock {
     /// The time now.
     #[must_use]
     pub fn now(&self) -> Now {
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Now { monotonic: self.start.elapsed(), wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX) }
+        let wall = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        Now {
+            monotonic: self.start.elapsed(),
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 
     /// The instant of a deadline of the core.

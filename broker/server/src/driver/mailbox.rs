@@ -35,7 +35,12 @@ impl Mailbox {
     /// A mailbox that holds at most `capacity` admissions.
     #[must_use]
     pub fn new(capacity: usize) -> Mailbox {
-        Mailbox { state: Mutex::default(), wake: Condvar::new(), room: Notify::new(), capacity }
+        Mailbox {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            room: Notify::new(),
+            capacity,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -91,7 +96,10 @@ impl Mailbox {
                     if left.is_zero() {
                         return Drained::Running;
                     }
-                    self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.wake
+                        .wait_timeout(state, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
             };
         }

@@ -64,7 +64,8 @@ impl Node {
     /// When a thread cannot be started.
     pub fn start(shards: Vec<(Config, Image)>, parts: Parts) -> std::io::Result<Node> {
         let node = shards.first().map_or(NodeId(0), |(config, _)| config.node);
-        let (readers, mut threads) = reader::Readers::start(parts.readers, parts.writer.store(), &parts.mailboxes)?;
+        let (readers, mut threads) =
+            reader::Readers::start(parts.readers, parts.writer.store(), &parts.mailboxes)?;
         let shared = Arc::new(Shared {
             node,
             clock: Clock::default(),
@@ -89,7 +90,11 @@ impl Node {
                 thread::ShardThread::new(Shard::new(config, image), index, mailbox, shared).run();
             })?);
         }
-        Ok(Node { shared, threads, next_ask: AtomicUsize::new(0) })
+        Ok(Node {
+            shared,
+            threads,
+            next_ask: AtomicUsize::new(0),
+        })
     }
 
     /// A message from another node.
@@ -109,7 +114,10 @@ impl Node {
     pub async fn ask(&self, ask: Ask) -> Answer {
         let (token, answer) = self.shared.answers.register();
         let shard = self.next_ask.fetch_add(1, Ordering::Relaxed) % self.shared.mailboxes.len();
-        if self.shared.mailboxes[shard].admit(Event::Ask { token, ask }).is_err() {
+        if self.shared.mailboxes[shard]
+            .admit(Event::Ask { token, ask })
+            .is_err()
+        {
             self.shared.answers.forget(token);
             return Answer::Failed(Failure::Busy);
         }

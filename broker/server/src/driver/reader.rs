@@ -12,9 +12,17 @@ use std::thread::JoinHandle;
 /// A read that may block.
 pub(super) enum Job {
     /// A bounded scan.
-    Read { shard: u16, token: Token, request: ReadRequest },
+    Read {
+        shard: u16,
+        token: Token,
+        request: ReadRequest,
+    },
     /// Point reads after a miss.
-    Load { shard: u16, token: Token, keys: Vec<Key> },
+    Load {
+        shard: u16,
+        token: Token,
+        keys: Vec<Key>,
+    },
 }
 
 /// The pool. Jobs are bounded by the machines: each has few reads in flight, and held inputs are bounded.
@@ -53,8 +61,24 @@ fn serve(queue: &Mutex<Receiver<Job>>, store: &Store, mailboxes: &[Arc<Mailbox>]
     loop {
         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let (shard, event) = match job {
-            Ok(Job::Read { shard, token, request }) => (shard, Event::ReadDone { token, page: store.read(&request) }),
-            Ok(Job::Load { shard, token, keys }) => (shard, Event::Loaded { token, rows: load(store, &keys) }),
+            Ok(Job::Read {
+                shard,
+                token,
+                request,
+            }) => (
+                shard,
+                Event::ReadDone {
+                    token,
+                    page: store.read(&request),
+                },
+            ),
+            Ok(Job::Load { shard, token, keys }) => (
+                shard,
+                Event::Loaded {
+                    token,
+                    rows: load(store, &keys),
+                },
+            ),
             Err(_) => return,
         };
         if let Some(mailbox) = mailboxes.get(usize::from(shard)) {

@@ -61,7 +61,9 @@ impl Shared {
     pub(super) fn receive(&self, from: NodeId, message: Peer) {
         // There are at most 8 shards, so the count fits.
         let shard = message.shard(self.mailboxes.len() as u16);
-        let Some(mailbox) = self.mailboxes.get(usize::from(shard)) else { return };
+        let Some(mailbox) = self.mailboxes.get(usize::from(shard)) else {
+            return;
+        };
         let admission = from != self.node && message.is_admission();
         let event = Event::Peer { from, message };
         if admission {

@@ -20,7 +20,13 @@ pub(super) struct ShardThread {
 
 impl ShardThread {
     pub(super) fn new(shard: Shard, index: u16, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> ShardThread {
-        ShardThread { shard, index, mailbox, shared, effects: Vec::new() }
+        ShardThread {
+            shard,
+            index,
+            mailbox,
+            shared,
+            effects: Vec::new(),
+        }
     }
 
     /// Runs until the mailbox is stopped and empty.
@@ -60,14 +66,26 @@ impl ShardThread {
     fn execute(&mut self, effect: Effect) {
         match effect {
             Effect::Send { to, message } => self.shared.send(to, message),
-            Effect::Store { instance, ticket, writes } => {
+            Effect::Store {
+                instance,
+                ticket,
+                writes,
+            } => {
                 if let Err(error) = self.shared.writer.submit(self.index, instance, ticket, &writes) {
                     // Nothing written after a failure may be acknowledged (R14).
                     self.shared.fail(&format!("the store refused a write: {error}"));
                 }
             }
-            Effect::Read { token, request } => self.shared.readers.submit(Job::Read { shard: self.index, token, request }),
-            Effect::Load { token, keys } => self.shared.readers.submit(Job::Load { shard: self.index, token, keys }),
+            Effect::Read { token, request } => self.shared.readers.submit(Job::Read {
+                shard: self.index,
+                token,
+                request,
+            }),
+            Effect::Load { token, keys } => self.shared.readers.submit(Job::Load {
+                shard: self.index,
+                token,
+                keys,
+            }),
             Effect::Client { connection, frame } => self.shared.clients.deliver(connection, frame),
             Effect::CloseClient { connection, reason } => self.shared.clients.close(connection, reason),
             Effect::Answer { token, answer } => self.shared.answers.resolve(token, answer),
