@@ -30,14 +30,8 @@ pub struct Channel {
 #[derive(Debug)]
 enum Progress {
     Idle,
-    Reading {
-        token: Token,
-        through: Seq,
-        again_at: Duration,
-    },
-    Paused {
-        until: Duration,
-    },
+    Reading { token: Token, again_at: Duration },
+    Paused { until: Duration },
     Running(Box<Run>),
 }
 
@@ -81,7 +75,15 @@ impl Channel {
                 let result = self.queue(message);
                 out.push(Output::Accepted { token, result });
             }
-            Input::Records { token, messages } => self.records(now, token, messages, out),
+            Input::Records {
+                token,
+                messages,
+                log_start,
+            } => {
+                if self.awaits(token) {
+                    self.records(now, messages, log_start, out);
+                }
+            }
             Input::Members { token, page } => {
                 self.running(now, out, |run, context| run.members(token, page, context));
             }
@@ -179,31 +181,32 @@ impl Channel {
         Ok(())
     }
 
+    fn awaits(&self, read: Token) -> bool {
+        matches!(&self.progress, Progress::Reading { token, .. } if *token == read)
+    }
+
     fn records(
         &mut self,
         now: Now,
-        token: Token,
         messages: Option<Vec<Arc<Committed>>>,
+        log_start: Seq,
         out: &mut Vec<Output>,
     ) {
-        let Progress::Reading {
-            token: asked,
-            through,
-            ..
-        } = &self.progress
-        else {
-            return;
+        let messages = messages.unwrap_or_default();
+        let next = self.cursor.next().max(log_start);
+        let through = match (messages.first(), messages.last()) {
+            (Some(first), Some(last)) if first.message.seq <= next && last.message.seq >= next => {
+                Some(last.message.seq)
+            }
+            // Nothing is left of what was due, because retention removed it.
+            (None, None) if log_start > self.cursor.next() => Some(log_start.previous().min(self.committed)),
+            _ => None,
         };
-        if *asked != token {
-            return;
-        }
-        let Some(messages) = messages else {
+        let Some(through) = through else {
             let until = now.after(self.settings.limits.channel_retry);
             self.progress = Progress::Paused { until };
             return;
         };
-        // An empty answer: retention removed all of it.
-        let through = messages.last().map_or(*through, |last| last.message.seq);
         ensure!(
             CH_3,
             through <= self.committed || self.settings.faults.has(Fault::DeliverUncommitted),
@@ -293,7 +296,6 @@ impl Channel {
             });
             self.progress = Progress::Reading {
                 token,
-                through: self.committed,
                 again_at: now.after(self.settings.limits.request_timeout),
             };
         }

@@ -69,13 +69,15 @@ pub enum Input {
         /// The message, seq 0.
         message: Arc<Committed>,
     },
-    /// Answer to [`Output::ReadRecords`]: decoded, ascending; what retention removed is missing at the start. An error is
-    /// retried.
+    /// Answer to [`Output::ReadRecords`]: decoded, contiguous. What is before the log start was removed by retention and is
+    /// passed; any other gap, like an error, is read again.
     Records {
         /// From the question.
         token: Token,
         /// The messages, or nothing because the read failed.
         messages: Option<Vec<Arc<Committed>>>,
+        /// First position that the log still has.
+        log_start: Seq,
     },
     /// Answer to [`Output::Members`].
     Members {

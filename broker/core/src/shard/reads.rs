@@ -263,7 +263,12 @@ impl Shard {
                     reply.records.into_iter().filter(|record| record.seq <= through),
                 );
                 let messages = messages.filter(|_| !reply.failed);
-                let input = delivery::Input::Records { token, messages };
+                let log_start = reply.log_start;
+                let input = delivery::Input::Records {
+                    token,
+                    messages,
+                    log_start,
+                };
                 self.queue.push_back(Step::Delivery {
                     channel: channel.clone(),
                     input,
