@@ -15,7 +15,10 @@ pub fn difference(nodes: &[Node], invariants: &Invariants, oracle: &Oracle) -> O
     for (index, channel) in oracle.channels.iter().enumerate() {
         let Some((incarnation, meta)) = invariants.incarnation(&channel.key) else {
             if oracle.acknowledged_in(index).next().is_some() {
-                return Some(format!("{} has acknowledged messages and never had a leader", channel.key));
+                return Some(format!(
+                    "{} has acknowledged messages and never had a leader",
+                    channel.key
+                ));
             }
             continue;
         };
@@ -38,7 +41,10 @@ fn replicas_differ(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta)
         match &first {
             None => first = Some((index, records)),
             Some((other, wanted)) if *wanted != records => {
-                let place = wanted.iter().zip(&records).position(|(left, right)| left != right);
+                let place = wanted
+                    .iter()
+                    .zip(&records)
+                    .position(|(left, right)| left != right);
                 return Some(format!(
                     "node {} holds {} records, node {} holds {}; the first difference is {place:?}",
                     other + 1,
@@ -84,7 +90,10 @@ fn lost(channel: usize, records: &[Record], oracle: &Oracle) -> Option<String> {
     for (seq, id, operation) in oracle.acknowledged_in(channel) {
         let found = records.iter().find(|record| record.seq.0 == seq);
         if found.is_none_or(|record| record.id != id) {
-            return Some(format!("{} was acknowledged at {seq} and is not there", number(operation)));
+            return Some(format!(
+                "{} was acknowledged at {seq} and is not there",
+                number(operation)
+            ));
         }
     }
     None
@@ -94,7 +103,9 @@ fn lost(channel: usize, records: &[Record], oracle: &Oracle) -> Option<String> {
 pub fn read_all(nodes: &[Node], invariants: &Invariants, oracle: &mut Oracle) {
     for index in 0..oracle.channels.len() {
         let key = oracle.channels[index].key.clone();
-        let Some((incarnation, meta)) = invariants.incarnation(&key) else { continue };
+        let Some((incarnation, meta)) = invariants.incarnation(&key) else {
+            continue;
+        };
         for record in records_of(nodes, incarnation, meta) {
             match decode_message(record.body.clone()) {
                 Ok(mut message) => {
@@ -102,7 +113,10 @@ pub fn read_all(nodes: &[Node], invariants: &Invariants, oracle: &mut Oracle) {
                     message.seq = record.seq;
                     oracle.saw(&key, &message, "the replicas");
                 }
-                Err(why) => oracle.violate("R30", format!("{key}: record {} cannot be read: {why:?}", record.seq)),
+                Err(why) => oracle.violate(
+                    "R30",
+                    format!("{key}: record {} cannot be read: {why:?}", record.seq),
+                ),
             }
         }
     }

@@ -100,15 +100,33 @@ impl Coverage {
     /// What was not met though it is required.
     #[must_use]
     pub fn missing(&self) -> Vec<Met> {
-        REQUIRED.iter().copied().filter(|&what| self.count(what) == 0).collect()
+        REQUIRED
+            .iter()
+            .copied()
+            .filter(|&what| self.count(what) == 0)
+            .collect()
     }
 
     /// One line per table.
     #[must_use]
     pub fn render(&self) -> String {
-        let list = |rows: Vec<String>| if rows.is_empty() { "none".to_owned() } else { rows.join(", ") };
-        let met = self.met.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
-        let faults = self.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let list = |rows: Vec<String>| {
+            if rows.is_empty() {
+                "none".to_owned()
+            } else {
+                rows.join(", ")
+            }
+        };
+        let met = self
+            .met
+            .iter()
+            .map(|(what, count)| format!("{what:?} {count}"))
+            .collect();
+        let faults = self
+            .faults
+            .iter()
+            .map(|(kind, count)| format!("{kind} {count}"))
+            .collect();
         format!("faults: {}\nmet: {}", list(faults), list(met))
     }
 }

@@ -124,7 +124,9 @@ impl Network {
                     Partition::OneWay => from == one && to == other,
                     Partition::Mute => from == one,
                     Partition::Halves => sides[from] != sides[to],
-                    Partition::Ring if self.nodes <= 3 => (from.min(to), from.max(to)) == (one.min(other), one.max(other)),
+                    Partition::Ring if self.nodes <= 3 => {
+                        (from.min(to), from.max(to)) == (one.min(other), one.max(other))
+                    }
                     Partition::Ring => distance != 1 && distance != self.nodes - 1,
                 };
                 if cut && from != to {

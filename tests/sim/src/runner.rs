@@ -71,7 +71,10 @@ fn keep_panics() {
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if std::thread::current().name().is_some_and(|name| name.starts_with("seeds")) {
+            if std::thread::current()
+                .name()
+                .is_some_and(|name| name.starts_with("seeds"))
+            {
                 PANIC.with(|panic| *panic.borrow_mut() = Some(info.to_string()));
             } else {
                 usual(info);
@@ -114,7 +117,10 @@ fn run_checked(plan: &Plan, seed: u64) -> Outcome {
         if again.trace_hash != outcome.trace_hash {
             outcome.violations.push(Violation {
                 rule: "determinism",
-                detail: format!("two runs differ: {:x} and {:x}", outcome.trace_hash, again.trace_hash),
+                detail: format!(
+                    "two runs differ: {:x} and {:x}",
+                    outcome.trace_hash, again.trace_hash
+                ),
             });
         }
     }
@@ -206,7 +212,9 @@ impl Report {
             lacks.push(format!("the median seed has only {time:?}"));
         }
         if acknowledged < 500 {
-            lacks.push(format!("the median seed has only {acknowledged} acknowledged messages"));
+            lacks.push(format!(
+                "the median seed has only {acknowledged} acknowledged messages"
+            ));
         }
         lacks
     }

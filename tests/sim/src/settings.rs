@@ -82,8 +82,16 @@ impl Settings {
             groups_of_users: rng.between(2, 4) as usize,
             pause_between_actions: Duration::from_millis(rng.between(150, 500)),
             tokens: rng.permille(300),
-            patience: if short_window { Duration::from_secs(15) } else { Duration::from_secs(600) },
-            clock_jump: if short_window { Duration::from_secs(5) } else { Duration::from_secs(600) },
+            patience: if short_window {
+                Duration::from_secs(15)
+            } else {
+                Duration::from_secs(600)
+            },
+            clock_jump: if short_window {
+                Duration::from_secs(5)
+            } else {
+                Duration::from_secs(600)
+            },
         }
     }
 }

@@ -7,7 +7,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: cargo sim --nodes N --seeds COUNT | FROM..TO [--mutant NAME] [--trace] [--check-determinism] \
+const USAGE: &str =
+    "usage: cargo sim --nodes N --seeds COUNT | FROM..TO [--mutant NAME] [--trace] [--check-determinism] \
                      [--failures COUNT]
        cargo sim --list-mutants";
 
@@ -74,7 +75,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 fn list_mutants() -> ExitCode {
     let mut text = String::new();
     for mutant in mutants::ALL {
-        text += &format!("{} {} {} {}\n", mutant.name, mutant.nodes, mutant.seed_budget, mutant.sentence);
+        text += &format!(
+            "{} {} {} {}\n",
+            mutant.name, mutant.nodes, mutant.seed_budget, mutant.sentence
+        );
     }
     print(&text)
 }
@@ -112,9 +116,14 @@ fn summary(plan: &Plan, report: &Report) -> String {
         for violation in &failure.violations {
             text += &format!("seed {}: {violation}\n", failure.seed);
         }
-        let mutant = plan.mutant.map_or_else(String::new, |mutant| format!(" --mutant {}", mutant.name));
+        let mutant = plan
+            .mutant
+            .map_or_else(String::new, |mutant| format!(" --mutant {}", mutant.name));
         let (from, to) = (failure.seed, failure.seed + 1);
-        text += &format!("  replay: cargo sim --nodes {} --seeds {from}..{to}{mutant}\n", plan.nodes);
+        text += &format!(
+            "  replay: cargo sim --nodes {} --seeds {from}..{to}{mutant}\n",
+            plan.nodes
+        );
     }
     for lack in report.lacks(plan.nodes) {
         text += &format!("the run lacks something: {lack}\n");

@@ -1,8 +1,8 @@
 //! Calls of the HTTP API: setting up, sending, reading, and the registers of check 7.
 
 use super::{Clients, Talk, User, Wish};
-use crate::oracle::{Oracle, State, number};
 use crate::oracle::Reading;
+use crate::oracle::{Oracle, State, number};
 use crate::rng::Rng;
 use crate::settings::Settings;
 use penstock_core::admin::{Answer, Ask, ChannelFlags, Failure, HistoryQuery, List, ListChange, SendAsk};
@@ -88,7 +88,9 @@ fn register_name(register: usize) -> Arc<str> {
 pub(super) fn talks(settings: &Settings, rng: &mut Rng, users: &[User], oracle: &mut Oracle) -> Vec<Talk> {
     let mut talks = Vec::new();
     for group in 0..settings.groups_of_users {
-        let members: Vec<usize> = (0..users.len()).filter(|_| group == 0 || rng.permille(500)).collect();
+        let members: Vec<usize> = (0..users.len())
+            .filter(|_| group == 0 || rng.permille(500))
+            .collect();
         let key = ChannelKey::new(&group_name(talks.len()), ChannelKind::GROUP);
         talks.push(Talk {
             kind: ChannelKind::GROUP,
@@ -180,14 +182,18 @@ impl Clients {
                 }
             }
             5 => {
-                let Some(channel) = self.pick_talk(user) else { return };
+                let Some(channel) = self.pick_talk(user) else {
+                    return;
+                };
                 let operation = oracle.invoke(now, user, channel, true, 8);
                 oracle.attempt(operation);
                 let ask = self.send_ask(user, operation, oracle);
                 self.ask(ask, Purpose::Send(operation), wishes);
             }
             6 => {
-                let Some(operation) = self.users[user].answered else { return };
+                let Some(operation) = self.users[user].answered else {
+                    return;
+                };
                 let sent = &oracle.operations[operation];
                 let ask = Ask::SendOutcome {
                     channel_id: self.name_for(user, sent.channel),
@@ -231,7 +237,9 @@ impl Clients {
     }
 
     fn read_history(&mut self, user: usize, oracle: &mut Oracle, wishes: &mut Vec<Wish>) {
-        let Some(channel) = self.pick_talk(user) else { return };
+        let Some(channel) = self.pick_talk(user) else {
+            return;
+        };
         let own = oracle
             .acknowledged_in(channel)
             .filter(|&(_, _, operation)| oracle.operations[operation].user == user)
@@ -253,13 +261,7 @@ impl Clients {
     }
 
     /// An answer arrives, or none within the time of a caller.
-    pub fn answered(
-        &mut self,
-        now: Duration,
-        purpose: Purpose,
-        answer: Option<Answer>,
-        oracle: &mut Oracle,
-    ) {
+    pub fn answered(&mut self, now: Duration, purpose: Purpose, answer: Option<Answer>, oracle: &mut Oracle) {
         let done = answer == Some(Answer::Done);
         match purpose {
             Purpose::Token(user) => self.users[user].has_token |= done,
@@ -295,7 +297,9 @@ impl Clients {
     fn sent(&mut self, now: Duration, operation: usize, answer: Option<Answer>, oracle: &mut Oracle) {
         let user = oracle.operations[operation].user;
         match answer {
-            Some(Answer::Sent(Outcome::Committed { id, seq, .. })) => oracle.acknowledge(operation, id, seq.0),
+            Some(Answer::Sent(Outcome::Committed { id, seq, .. })) => {
+                oracle.acknowledge(operation, id, seq.0)
+            }
             Some(Answer::Sent(Outcome::Refused(reason)) | Answer::Failed(Failure::Refused(reason))) => {
                 self.refused(now, user, operation, reason, oracle);
             }
@@ -307,8 +311,17 @@ impl Clients {
         }
     }
 
-    fn history(&mut self, channel: usize, user: usize, floor: u64, answer: Option<Answer>, oracle: &mut Oracle) {
-        let Some(Answer::Messages { messages, .. }) = answer else { return };
+    fn history(
+        &mut self,
+        channel: usize,
+        user: usize,
+        floor: u64,
+        answer: Option<Answer>,
+        oracle: &mut Oracle,
+    ) {
+        let Some(Answer::Messages { messages, .. }) = answer else {
+            return;
+        };
         let key = oracle.channels[channel].key.clone();
         let reader = format!("a reader ({})", self.users[user].uid);
         let mut before: Option<u64> = None;
@@ -343,11 +356,19 @@ fn put_channel(channel_id: Arc<str>, subscribers: Vec<Uid>) -> Ask {
 
 fn read_register(reading: Reading, answer: Option<Answer>, oracle: &mut Oracle) {
     let Some(Answer::Uids(uids)) = answer else { return };
-    let values: Vec<u64> = uids.iter().filter_map(|uid| uid.as_str().strip_prefix('v')?.parse().ok()).collect();
+    let values: Vec<u64> = uids
+        .iter()
+        .filter_map(|uid| uid.as_str().strip_prefix('v')?.parse().ok())
+        .collect();
     let value = match values[..] {
         [] => 0,
         [value] => value,
-        _ => return oracle.violate("check-7", format!("a list that was set to one uid holds {uids:?}")),
+        _ => {
+            return oracle.violate(
+                "check-7",
+                format!("a list that was set to one uid holds {uids:?}"),
+            );
+        }
     };
     if let Err(detail) = oracle.registers.check(reading, value) {
         oracle.violate("check-7", detail);
@@ -355,12 +376,21 @@ fn read_register(reading: Reading, answer: Option<Answer>, oracle: &mut Oracle) 
 }
 
 fn outcome(operation: usize, answer: Option<Answer>, oracle: &mut Oracle) {
-    let State::Acknowledged { id, seq } = oracle.operations[operation].state else { return };
+    let State::Acknowledged { id, seq } = oracle.operations[operation].state else {
+        return;
+    };
     let detail = match answer {
-        Some(Answer::Sent(Outcome::Committed { id: told, seq: at, .. })) if (told, at.0) != (id, seq) => {
-            format!("{} is {seq} ({id}), its outcome says {at} ({told})", number(operation))
+        Some(Answer::Sent(Outcome::Committed {
+            id: told, seq: at, ..
+        })) if (told, at.0) != (id, seq) => {
+            format!(
+                "{} is {seq} ({id}), its outcome says {at} ({told})",
+                number(operation)
+            )
         }
-        Some(Answer::NoSuchSend) => format!("{} is {seq} ({id}), its outcome is not known", number(operation)),
+        Some(Answer::NoSuchSend) => {
+            format!("{} is {seq} ({id}), its outcome is not known", number(operation))
+        }
         _ => return,
     };
     oracle.violate("SF-5", detail);

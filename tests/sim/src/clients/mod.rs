@@ -195,9 +195,17 @@ impl Clients {
     }
 
     /// A user looks at the clock. Returns when it wants to look again.
-    pub fn act(&mut self, now: Duration, user: usize, oracle: &mut Oracle, wishes: &mut Vec<Wish>) -> Duration {
+    pub fn act(
+        &mut self,
+        now: Duration,
+        user: usize,
+        oracle: &mut Oracle,
+        wishes: &mut Vec<Wish>,
+    ) -> Duration {
         match self.users[user].link {
-            Link::Down { until } if until <= now && self.users[user].has_token => self.connect(now, user, wishes),
+            Link::Down { until } if until <= now && self.users[user].has_token => {
+                self.connect(now, user, wishes)
+            }
             Link::Opening { connection, since } if since + ANSWER_WITHIN <= now => {
                 self.hang_up(now, user, connection, oracle, wishes);
             }
@@ -231,7 +239,14 @@ impl Clients {
         });
     }
 
-    fn hang_up(&mut self, now: Duration, user: usize, connection: usize, oracle: &mut Oracle, wishes: &mut Vec<Wish>) {
+    fn hang_up(
+        &mut self,
+        now: Duration,
+        user: usize,
+        connection: usize,
+        oracle: &mut Oracle,
+        wishes: &mut Vec<Wish>,
+    ) {
         wishes.push(Wish::Close { connection });
         self.closed(now, user, connection, oracle);
     }
@@ -282,9 +297,15 @@ impl Clients {
     ) {
         match self.rng.below(100) {
             0..72 => {
-                let burst = if self.rng.permille(150) { self.rng.between(2, 5) } else { 1 };
+                let burst = if self.rng.permille(150) {
+                    self.rng.between(2, 5)
+                } else {
+                    1
+                };
                 for _ in 0..burst {
-                    let Some(channel) = self.pick_talk(user) else { return };
+                    let Some(channel) = self.pick_talk(user) else {
+                        return;
+                    };
                     self.say(now, user, channel, oracle);
                 }
                 self.write_due(now, user, connection, oracle, wishes);
@@ -297,7 +318,9 @@ impl Clients {
                 }
             }
             78..80 => {
-                let Some(channel) = self.pick_talk(user) else { return };
+                let Some(channel) = self.pick_talk(user) else {
+                    return;
+                };
                 let frame = ClientFrame::Subscribe(Subscribe {
                     sub_no: Arc::from("sub"),
                     channel_id: self.name_for(user, channel),
@@ -391,14 +414,25 @@ impl Clients {
     pub fn name_for(&self, user: usize, channel: usize) -> Arc<str> {
         let talk = &self.talks[channel];
         if talk.kind == ChannelKind::PERSON {
-            let other = talk.members.iter().find(|&&member| member != user).unwrap_or(&user);
+            let other = talk
+                .members
+                .iter()
+                .find(|&&member| member != user)
+                .unwrap_or(&user);
             self.users[*other].uid.clone()
         } else {
             asks::group_name(channel)
         }
     }
 
-    fn write(&mut self, now: Duration, user: usize, connection: usize, frame: ClientFrame, wishes: &mut Vec<Wish>) {
+    fn write(
+        &mut self,
+        now: Duration,
+        user: usize,
+        connection: usize,
+        frame: ClientFrame,
+        wishes: &mut Vec<Wish>,
+    ) {
         self.users[user].last_frame = now;
         wishes.push(Wish::Frame { connection, frame });
     }
@@ -448,9 +482,9 @@ impl Clients {
 
     fn remove(&mut self, user: usize, client_seq: u64, connection: usize) -> Option<usize> {
         let outbox = &mut self.users[user].outbox;
-        let at = outbox
-            .iter()
-            .position(|outgoing| outgoing.client_seq == client_seq && outgoing.written_on == Some(connection))?;
+        let at = outbox.iter().position(|outgoing| {
+            outgoing.client_seq == client_seq && outgoing.written_on == Some(connection)
+        })?;
         outbox.remove(at).map(|outgoing| outgoing.operation)
     }
 
@@ -464,7 +498,10 @@ impl Clients {
             oracle.abandon(operation);
             return;
         }
-        let retry_at = now + self.rng.time(Duration::from_millis(20), Duration::from_millis(800));
+        let retry_at = now
+            + self
+                .rng
+                .time(Duration::from_millis(20), Duration::from_millis(800));
         self.put_out(user, operation);
         if let Some(outgoing) = self.users[user].outbox.back_mut() {
             outgoing.retry_at = retry_at;

@@ -56,7 +56,14 @@ impl Clients {
         }
     }
 
-    fn accepted(&mut self, now: Duration, user: usize, connection: usize, reason: Reason, oracle: &mut Oracle) {
+    fn accepted(
+        &mut self,
+        now: Duration,
+        user: usize,
+        connection: usize,
+        reason: Reason,
+        oracle: &mut Oracle,
+    ) {
         if reason.is_success() {
             self.users[user].link = Link::Up { connection };
             self.users[user].last_frame = now;
@@ -81,9 +88,14 @@ impl Clients {
         let seq = message.message.seq;
         let uid = self.users[user].uid.clone();
         oracle.saw(&message.channel, &message.message, &uid);
-        let Some(channel) = oracle.channel(&message.channel) else { return };
+        let Some(channel) = oracle.channel(&message.channel) else {
+            return;
+        };
         if !self.talks[channel].members.contains(&user) {
-            let detail = format!("{uid} gets {seq} of {}, to which it does not belong", message.channel);
+            let detail = format!(
+                "{uid} gets {seq} of {}, to which it does not belong",
+                message.channel
+            );
             oracle.violate("PC-2", detail);
         }
         if seq.0 > 0

@@ -27,9 +27,16 @@ pub(super) fn complete(log: &Log, leading: &Leading<'_>, oracle: &mut Oracle) {
     let held = records(leading, from, through);
     for seq in from..=through {
         let wanted = log.checksums[usize::try_from(seq - 1).expect("a short log")];
-        let found = held.iter().find(|record| record.seq.0 == seq).map_or(0, |record| record.crc);
+        let found = held
+            .iter()
+            .find(|record| record.seq.0 == seq)
+            .map_or(0, |record| record.crc);
         if wanted != 0 && found != wanted {
-            let what = if found == 0 { "does not hold" } else { "holds something else at" };
+            let what = if found == 0 {
+                "does not hold"
+            } else {
+                "holds something else at"
+            };
             let detail = format!(
                 "node {} leads epoch {} of {:?} and {what} {seq}, which was committed; its log ends before {}",
                 leading.node + 1,
@@ -48,7 +55,10 @@ pub(super) fn extend(log: &mut Log, leading: &Leading<'_>, high_watermark: u64) 
     let count = usize::try_from(high_watermark).expect("a short log");
     log.checksums.resize(count.max(log.checksums.len()), 0);
     for record in records(leading, from, high_watermark) {
-        if let Some(place) = usize::try_from(record.seq.0 - 1).ok().and_then(|at| log.checksums.get_mut(at)) {
+        if let Some(place) = usize::try_from(record.seq.0 - 1)
+            .ok()
+            .and_then(|at| log.checksums.get_mut(at))
+        {
             *place = record.crc;
         }
     }

@@ -13,7 +13,9 @@ pub(super) fn check(nodes: &[Node], leading: &Leading<'_>, damaged: &[usize], or
     let wanted = single(leading.disk.read(&one_record(meta.incarnation, seq)), seq).map(|record| record.crc);
     let holds = |voter: &Replica| {
         let index = usize::from(voter.node.0) - 1;
-        let Some(node) = nodes.get(index) else { return false };
+        let Some(node) = nodes.get(index) else {
+            return false;
+        };
         if damaged.contains(&index) || node.disk.boot() != voter.disk {
             return true;
         }
@@ -21,7 +23,8 @@ pub(super) fn check(nodes: &[Node], leading: &Leading<'_>, damaged: &[usize], or
         if state.accepted > leading.epoch {
             return true;
         }
-        let end = durable_tail(&node.disk, meta.incarnation).map_or(state.log_start.0, |record| record.seq.0 + 1);
+        let end =
+            durable_tail(&node.disk, meta.incarnation).map_or(state.log_start.0, |record| record.seq.0 + 1);
         let held = single(node.disk.durable_read(&one_record(meta.incarnation, seq)), seq);
         state.accepted == leading.epoch
             && end > seq

@@ -35,7 +35,11 @@ pub(super) fn leads(log: &Log, leading: &Leading<'_>, oracle: &mut Oracle) {
 pub(super) fn promise(log: &mut Log, node: usize, state: &StateRow, oracle: &mut Oracle) {
     let before = log.promised.insert(node, state.promised).unwrap_or_default();
     if state.promised < before {
-        let detail = format!("node {} had durably promised {before} and now {}", node + 1, state.promised);
+        let detail = format!(
+            "node {} had durably promised {before} and now {}",
+            node + 1,
+            state.promised
+        );
         oracle.violate("CH-4", detail);
     }
 }

@@ -49,7 +49,10 @@ pub(super) fn check(log: &Log, leading: &Leading<'_>, damaged: &[usize], oracle:
     for set in sets {
         let not_better = |node: usize| match evidence(log, leading.epoch, node) {
             Some(found) => (found.accepted, found.log_end) <= (accepted, start),
-            None => log.promised.get(&node).is_some_and(|promised| *promised >= leading.epoch),
+            None => log
+                .promised
+                .get(&node)
+                .is_some_and(|promised| *promised >= leading.epoch),
         };
         let count = set
             .isr
@@ -65,7 +68,10 @@ pub(super) fn check(log: &Log, leading: &Leading<'_>, damaged: &[usize], oracle:
                 leading.epoch,
                 log.channel,
                 set.recovery_quorum(),
-                log.evidence.iter().filter(|((epoch, _), _)| *epoch == leading.epoch).collect::<Vec<_>>()
+                log.evidence
+                    .iter()
+                    .filter(|((epoch, _), _)| *epoch == leading.epoch)
+                    .collect::<Vec<_>>()
             );
             oracle.violate("CH-5", detail);
         }
@@ -73,5 +79,8 @@ pub(super) fn check(log: &Log, leading: &Leading<'_>, damaged: &[usize], oracle:
 }
 
 fn evidence(log: &Log, epoch: LeaderEpoch, node: usize) -> Option<Evidence> {
-    log.evidence.get(&(epoch, node)).copied().filter(|found| found.log_end >= Seq(1))
+    log.evidence
+        .get(&(epoch, node))
+        .copied()
+        .filter(|found| found.log_end >= Seq(1))
 }

@@ -9,6 +9,9 @@ use penstock_core::types::{Incarnation, Seq};
 pub(super) fn check(disk: &SimDisk, incarnation: Incarnation, from: Seq, oracle: &mut Oracle) {
     let known = durable_state(disk, incarnation).high_watermark;
     if from <= known {
-        oracle.violate("CH-6", format!("incarnation {incarnation} is cut at {from}, {known} is known to be committed"));
+        oracle.violate(
+            "CH-6",
+            format!("incarnation {incarnation} is cut at {from}, {known} is known to be committed"),
+        );
     }
 }

@@ -16,13 +16,19 @@ pub(super) fn check(before: Option<&ChannelMeta>, now: &ChannelMeta, oracle: &mu
         let joined = new_nodes.difference(&old_nodes).count();
         let moved = left + joined > 0;
         if left > 1 || joined > 1 || (moved && now.previous.as_ref() != Some(&before.voters)) {
-            let detail = format!("voters {old_nodes:?} became {new_nodes:?} with {:?} as the set before", now.previous);
+            let detail = format!(
+                "voters {old_nodes:?} became {new_nodes:?} with {:?} as the set before",
+                now.previous
+            );
             oracle.violate("CH-7", detail);
         }
     }
     let bounds = 1..=now.voters.isr.len();
     if !bounds.contains(&usize::from(now.voters.min_isr)) {
-        oracle.violate("CH-7", format!("a write quorum of {} in {bounds:?}", now.voters.min_isr));
+        oracle.violate(
+            "CH-7",
+            format!("a write quorum of {} in {bounds:?}", now.voters.min_isr),
+        );
     }
     old != new
 }

@@ -103,7 +103,12 @@ impl Invariants {
             }
             ch_4::leads(log, &leading, oracle);
             if !log.leaders.contains_key(&epoch) {
-                if log.leaders.values().next_back().is_some_and(|(before, _)| *before != node) {
+                if log
+                    .leaders
+                    .values()
+                    .next_back()
+                    .is_some_and(|(before, _)| *before != node)
+                {
                     coverage.meet(Met::Failovers);
                 }
                 log.leaders.insert(epoch, (node, owner.process));
@@ -122,13 +127,18 @@ impl Invariants {
     /// A sync of a node made something durable.
     pub fn synced(&mut self, owner: &Node, node: usize, oracle: &mut Oracle) {
         for (&incarnation, log) in &mut self.logs {
-            let Some(row) = owner.disk.durable_row(&Key::ChannelState { incarnation }) else { continue };
+            let Some(row) = owner.disk.durable_row(&Key::ChannelState { incarnation }) else {
+                continue;
+            };
             if log.rows.get(&node) == Some(&row) {
                 continue;
             }
             log.rows.insert(node, row.clone());
             let Ok(state) = StateRow::decode(&row) else {
-                oracle.violate("R30", format!("node {node} holds a state row that cannot be read"));
+                oracle.violate(
+                    "R30",
+                    format!("node {node} holds a state row that cannot be read"),
+                );
                 continue;
             };
             ch_4::promise(log, node, &state, oracle);

@@ -18,7 +18,9 @@ impl Hashes {
     pub(super) fn compare(&mut self, nodes: &[Node], oracle: &mut Oracle) {
         for (index, node) in nodes.iter().enumerate() {
             for group in node.disk.groups() {
-                let Some(applied) = node.disk.durable_row(&Key::Applied { group }) else { continue };
+                let Some(applied) = node.disk.durable_row(&Key::Applied { group }) else {
+                    continue;
+                };
                 let slots = node.slots_of(group);
                 let hash = hash_rows(node, &slots);
                 let key = (group, applied.to_vec());

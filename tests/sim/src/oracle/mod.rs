@@ -133,7 +133,14 @@ impl Oracle {
     }
 
     /// A user decides to send something. The number that names it is [`number`] of the index returned.
-    pub fn invoke(&mut self, now: Duration, user: usize, channel: usize, persist: bool, padding: usize) -> usize {
+    pub fn invoke(
+        &mut self,
+        now: Duration,
+        user: usize,
+        channel: usize,
+        persist: bool,
+        padding: usize,
+    ) -> usize {
         let index = self.operations.len();
         let mut text = format!("{index}:");
         text.extend(std::iter::repeat_n('.', padding));
@@ -169,13 +176,19 @@ impl Oracle {
             State::Acknowledged { id: first, seq: at } => {
                 self.deduplicated += u64::from(known.persist);
                 if known.persist && (first, at) != (id, seq) {
-                    let detail = format!("{} is {at} ({first}), a retry says {seq} ({id})", number(operation));
+                    let detail = format!(
+                        "{} is {at} ({first}), a retry says {seq} ({id})",
+                        number(operation)
+                    );
                     self.violate("AP-2", detail);
                 }
                 return;
             }
             State::Refused => {
-                let detail = format!("{} was refused for good and is acknowledged now", number(operation));
+                let detail = format!(
+                    "{} was refused for good and is acknowledged now",
+                    number(operation)
+                );
                 return self.violate("check-4", detail);
             }
             State::Open => {}
@@ -205,7 +218,10 @@ impl Oracle {
         state.unanswered = state.unanswered.saturating_sub(1);
         let acknowledged = matches!(state.state, State::Acknowledged { .. });
         if acknowledged && !may_be_retried(reason) {
-            let detail = format!("{} is acknowledged, a retry is refused with {reason:?}", number(operation));
+            let detail = format!(
+                "{} is acknowledged, a retry is refused with {reason:?}",
+                number(operation)
+            );
             self.violate("AP-2", detail);
         }
     }
@@ -221,22 +237,39 @@ impl Oracle {
     /// Somebody was shown a stored message: a session, a reader of history, or a replica at the end.
     pub fn saw(&mut self, key: &ChannelKey, message: &Message, who: &str) {
         let seq = message.seq.0;
-        let Some(operation) = index(&message.draft.client_msg_no).filter(|&index| index < self.operations.len()) else {
-            let detail = format!("{who} sees {:?} in {key}, which nobody sent", message.draft.client_msg_no);
+        let Some(operation) =
+            index(&message.draft.client_msg_no).filter(|&index| index < self.operations.len())
+        else {
+            let detail = format!(
+                "{who} sees {:?} in {key}, which nobody sent",
+                message.draft.client_msg_no
+            );
             return self.violate("check-4", detail);
         };
         let sent = &self.operations[operation];
         let channel = &self.channels[sent.channel].key;
         let detail = if channel != key {
-            Some(format!("{who} sees {} in {key}, it was sent to {channel}", number(operation)))
+            Some(format!(
+                "{who} sees {} in {key}, it was sent to {channel}",
+                number(operation)
+            ))
         } else if sent.payload != message.draft.payload {
-            Some(format!("{who} sees other bytes in {} than were sent", number(operation)))
+            Some(format!(
+                "{who} sees other bytes in {} than were sent",
+                number(operation)
+            ))
         } else if self.users[sent.user].as_ref() != message.draft.from_uid.as_str() {
             Some(format!("{who} sees {} from another user", number(operation)))
         } else if sent.state == State::Refused {
-            Some(format!("{who} sees {} at {seq} of {key}, which was refused", number(operation)))
+            Some(format!(
+                "{who} sees {} at {seq} of {key}, which was refused",
+                number(operation)
+            ))
         } else if seq > 0 && !sent.persist {
-            Some(format!("{who} sees {} stored, which was not to be", number(operation)))
+            Some(format!(
+                "{who} sees {} stored, which was not to be",
+                number(operation)
+            ))
         } else {
             None
         };
@@ -256,13 +289,19 @@ impl Oracle {
             && before != (id, operation)
         {
             let (was, is) = (number(before.1), number(operation));
-            let detail = format!("{key} held {was} ({}) at {seq} and now holds {is} ({id})", before.0);
+            let detail = format!(
+                "{key} held {was} ({}) at {seq} and now holds {is} ({id})",
+                before.0
+            );
             return self.violate("check-1", detail);
         }
         if let State::Acknowledged { seq: at, .. } = self.operations[operation].state
             && at != seq
         {
-            let detail = format!("{} is acknowledged at {at} of {key} and also stands at {seq}", number(operation));
+            let detail = format!(
+                "{} is acknowledged at {at} of {key} and also stands at {seq}",
+                number(operation)
+            );
             self.violate("check-2", detail);
         }
     }

@@ -92,7 +92,11 @@ mod tests {
         let early = registers.read(register);
         assert_eq!(registers.write(register), 1, "a retry writes the same");
         assert_eq!(registers.check(registers.read(register), 1), Ok(()));
-        assert_eq!(registers.check(early, 0), Ok(()), "it was called before the write returned");
+        assert_eq!(
+            registers.check(early, 0),
+            Ok(()),
+            "it was called before the write returned"
+        );
         assert!(registers.check(registers.read(register), 0).is_err());
         registers.written(register, 1);
         assert_eq!(registers.write(register), 2);

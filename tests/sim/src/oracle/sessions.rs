@@ -47,9 +47,17 @@ impl Sessions {
     ///
     /// # Errors
     /// Says what is wrong with it.
-    pub fn offer(&mut self, connection: usize, channel: usize, seq: u64, duplicate: bool) -> Result<(), String> {
+    pub fn offer(
+        &mut self,
+        connection: usize,
+        channel: usize,
+        seq: u64,
+        duplicate: bool,
+    ) -> Result<(), String> {
         let Some(session) = self.sessions.get_mut(&connection) else {
-            return Err(format!("connection {connection} got {seq} before it was accepted"));
+            return Err(format!(
+                "connection {connection} got {seq} before it was accepted"
+            ));
         };
         let offered = session.offered.entry(channel).or_default();
         let last = offered.last().copied().unwrap_or(0);
@@ -58,14 +66,18 @@ impl Sessions {
             return if offered.contains(&seq) {
                 Ok(())
             } else {
-                Err(format!("connection {connection} got {seq} again, which it never got"))
+                Err(format!(
+                    "connection {connection} got {seq} again, which it never got"
+                ))
             };
         }
         offered.insert(seq);
         if seq > last {
             Ok(())
         } else {
-            Err(format!("connection {connection} got {seq} for the first time after {last}"))
+            Err(format!(
+                "connection {connection} got {seq} for the first time after {last}"
+            ))
         }
     }
 }

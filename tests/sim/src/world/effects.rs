@@ -41,13 +41,23 @@ impl World {
     fn after_read(&mut self, node: usize, shard: u16, event: Event) {
         let at = self.now + self.disk_rng.tailed(self.settings.read_latency);
         let life = Some(self.nodes[node].life);
-        self.agenda.put(at, Happening::Arrive { node, life, shard, event });
+        self.agenda.put(
+            at,
+            Happening::Arrive {
+                node,
+                life,
+                shard,
+                event,
+            },
+        );
     }
 
     fn send(&mut self, from: usize, to: NodeId, message: penstock_core::shard::Peer) {
         let target = usize::from(to.0) - 1;
         if target >= self.nodes.len() {
-            return self.oracle.violate("send", format!("a message to node {to}, which does not exist"));
+            return self
+                .oracle
+                .violate("send", format!("a message to node {to}, which does not exist"));
         }
         let shard = message.shard(self.settings.shards);
         let sender = self.nodes[from].id;
@@ -55,7 +65,10 @@ impl World {
             node: target,
             life,
             shard,
-            event: Event::Peer { from: sender, message },
+            event: Event::Peer {
+                from: sender,
+                message,
+            },
         };
         if from == target {
             let life = Some(self.nodes[from].life);
@@ -82,14 +95,26 @@ impl World {
     fn store(&mut self, node: usize, shard: u16, place: (Instance, Ticket), writes: Vec<Write>) {
         let (instance, ticket) = place;
         self.count_writes(&writes);
-        self.invariants.writes(&self.nodes[node], &writes, &mut self.oracle);
+        self.invariants
+            .writes(&self.nodes[node], &writes, &mut self.oracle);
         if let Err(error) = self.nodes[node].disk.write(instance, shard, ticket, &writes) {
             return self.poisoned(node, &error);
         }
         if self.driver.stored_before_durable {
             let life = Some(self.nodes[node].life);
-            let event = Event::Stored { instance, through: ticket };
-            self.agenda.put(self.now, Happening::Arrive { node, life, shard, event });
+            let event = Event::Stored {
+                instance,
+                through: ticket,
+            };
+            self.agenda.put(
+                self.now,
+                Happening::Arrive {
+                    node,
+                    life,
+                    shard,
+                    event,
+                },
+            );
         }
         self.begin_sync(node, instance);
     }
@@ -115,14 +140,18 @@ impl World {
             return;
         }
         *running = sync;
-        let latency = self.disk_rng.tailed(if slow { Duration::from_millis(200) } else { usual });
+        let latency = self
+            .disk_rng
+            .tailed(if slow { Duration::from_millis(200) } else { usual });
         let at = self.now + latency;
         self.agenda.put(at, Happening::Synced { node, life, instance });
     }
 
     /// A sync is done: what it covered is durable, and every shard is told up to which ticket.
     pub(super) fn synced(&mut self, node: usize, instance: Instance) {
-        let Some(sync) = self.nodes[node].syncer(instance).running.take() else { return };
+        let Some(sync) = self.nodes[node].syncer(instance).running.take() else {
+            return;
+        };
         let through = match self.nodes[node].disk.finish_sync(sync) {
             Ok(through) => through,
             Err(error) => return self.poisoned(node, &error),

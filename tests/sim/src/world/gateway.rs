@@ -68,13 +68,25 @@ impl World {
         let at = self.client_latency(connection, true);
         let life = Some(self.nodes[node].life);
         let event = Event::ClientOpened { connection: id };
-        self.agenda.put(at, Happening::Arrive { node, life, shard, event });
+        self.agenda.put(
+            at,
+            Happening::Arrive {
+                node,
+                life,
+                shard,
+                event,
+            },
+        );
     }
 
     fn client_latency(&mut self, connection: usize, to_server: bool) -> Duration {
         let arrival = self.now + self.shard_rng.tailed(Duration::from_micros(400));
         let connection = &mut self.connections[connection];
-        let last = if to_server { &mut connection.to_server_at } else { &mut connection.to_client_at };
+        let last = if to_server {
+            &mut connection.to_server_at
+        } else {
+            &mut connection.to_client_at
+        };
         *last = arrival.max(*last);
         *last
     }
@@ -103,7 +115,14 @@ impl World {
                 self.arrive(node, shard, Event::ClientClosed { connection: id });
             }
             Some(frame) if !link.refused.is_empty() => link.refused.push_back(frame),
-            Some(frame) => self.arrive(node, shard, Event::ClientFrame { connection: id, frame }),
+            Some(frame) => self.arrive(
+                node,
+                shard,
+                Event::ClientFrame {
+                    connection: id,
+                    frame,
+                },
+            ),
         }
     }
 
@@ -132,9 +151,18 @@ impl World {
         let node = link.node;
         let id = connection_id(connection);
         let shard = shard_of(id, self.settings.shards);
-        let Some(frame) = link.refused.pop_front() else { return };
+        let Some(frame) = link.refused.pop_front() else {
+            return;
+        };
         let waiting = link.refused.len();
-        self.arrive(node, shard, Event::ClientFrame { connection: id, frame });
+        self.arrive(
+            node,
+            shard,
+            Event::ClientFrame {
+                connection: id,
+                frame,
+            },
+        );
         let link = &self.connections[connection];
         if !link.refused.is_empty() && link.refused.len() <= waiting {
             let at = self.now + Duration::from_micros(10);
@@ -175,7 +203,8 @@ impl World {
                     self.invariants.shown(message, &mut self.oracle);
                 }
                 let place = (user, connection);
-                self.clients.receive(self.now, place, frame, &mut self.oracle, &mut wishes);
+                self.clients
+                    .receive(self.now, place, frame, &mut self.oracle, &mut wishes);
             }
         }
         self.grant(user, wishes);
@@ -208,7 +237,9 @@ impl World {
 
     fn call(&mut self, node: usize, ask: Ask, purpose: Purpose) {
         let call = self.calls.len();
-        self.calls.push(Call { purpose: Some(purpose) });
+        self.calls.push(Call {
+            purpose: Some(purpose),
+        });
         let timeout = Happening::Answered { call, answer: None };
         self.agenda.put(self.now + CALL_WITHIN, timeout);
         if self.nodes[node].state == State::Down {
@@ -219,7 +250,15 @@ impl World {
         let at = self.now + self.shard_rng.tailed(Duration::from_micros(400));
         let life = Some(self.nodes[node].life);
         let event = Event::Ask { token, ask };
-        self.agenda.put(at, Happening::Arrive { node, life, shard, event });
+        self.agenda.put(
+            at,
+            Happening::Arrive {
+                node,
+                life,
+                shard,
+                event,
+            },
+        );
     }
 
     /// A node answers a call.

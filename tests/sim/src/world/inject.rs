@@ -71,7 +71,9 @@ impl World {
     }
 
     fn up(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|&node| self.nodes[node].state != State::Down).collect()
+        (0..self.nodes.len())
+            .filter(|&node| self.nodes[node].state != State::Down)
+            .collect()
     }
 
     fn crash_some(&mut self, count: usize) {
@@ -79,7 +81,11 @@ impl World {
         if up.is_empty() {
             return;
         }
-        let victims = if count == 1 { vec![self.faults.rng.pick(&up)] } else { up };
+        let victims = if count == 1 {
+            vec![self.faults.rng.pick(&up)]
+        } else {
+            up
+        };
         for node in victims {
             self.coverage.fault("crash", 1);
             self.crash(node, None);

@@ -140,7 +140,9 @@ impl Agenda {
     fn take(&mut self) -> Option<(Duration, Happening)> {
         let Reverse((at, _, slot)) = self.heap.pop()?;
         self.free.push(slot);
-        let happening = self.happenings[slot].take().expect("every slot of the heap is filled");
+        let happening = self.happenings[slot]
+            .take()
+            .expect("every slot of the heap is filled");
         Some((at, happening))
     }
 }
@@ -266,7 +268,9 @@ impl World {
     }
 
     fn mix(&mut self, word: u64) {
-        self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        self.hash = (self.hash ^ word)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(23);
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -285,7 +289,9 @@ impl World {
                     self.arrive(node, shard, event);
                 }
             }
-            Happening::Drain { node, life, shard } if life == self.nodes[node].life => self.drain(node, shard),
+            Happening::Drain { node, life, shard } if life == self.nodes[node].life => {
+                self.drain(node, shard)
+            }
             Happening::Timer { node, life, shard } if life == self.nodes[node].life => self.ring(node, shard),
             Happening::Synced { node, life, instance } if life == self.nodes[node].life => {
                 self.synced(node, instance);
@@ -310,7 +316,9 @@ impl World {
             | Happening::Drain { node, .. }
             | Happening::Timer { node, .. }
             | Happening::Synced { node, .. } => *node,
-            Happening::ToServer { connection, .. } | Happening::Retry { connection } => self.connections[*connection].node,
+            Happening::ToServer { connection, .. } | Happening::Retry { connection } => {
+                self.connections[*connection].node
+            }
             _ => return Some(happening),
         };
         if self.nodes[node].state == State::Paused {
@@ -325,7 +333,9 @@ impl World {
         let now = self.now;
         let capacity = self.settings.mailbox;
         let id = self.nodes[node].id;
-        let Some(host) = self.nodes[node].hosts.get_mut(usize::from(shard)) else { return };
+        let Some(host) = self.nodes[node].hosts.get_mut(usize::from(shard)) else {
+            return;
+        };
         if host.mailbox.is_empty() && host.busy_until <= now {
             return self.step(node, shard, event);
         }
@@ -354,7 +364,9 @@ impl World {
         let id = self.nodes[node].id;
         let host = &mut self.nodes[node].hosts[usize::from(shard)];
         host.draining = false;
-        let Some(event) = host.mailbox.pop_front() else { return };
+        let Some(event) = host.mailbox.pop_front() else {
+            return;
+        };
         host.admissions -= usize::from(is_admission(id, &event));
         let life = self.nodes[node].life;
         self.step(node, shard, event);
@@ -379,7 +391,9 @@ impl World {
         let life = self.nodes[node].life;
         let clock = self.nodes[node].clock;
         let host = &mut self.nodes[node].hosts[usize::from(shard)];
-        let Some(deadline) = host.shard.next_deadline() else { return };
+        let Some(deadline) = host.shard.next_deadline() else {
+            return;
+        };
         let at = clock.when(deadline).max(now);
         host.stuck = if at > now { 0 } else { host.stuck + 1 };
         if host.stuck > 10_000 {
@@ -398,14 +412,22 @@ impl World {
         self.coverage.events += 1;
         let kind = event_kind(&event);
         if self.trace {
-            eprintln!("{:>12.6} node {} shard {shard}: {event:?}", now.as_secs_f64(), node + 1);
+            eprintln!(
+                "{:>12.6} node {} shard {shard}: {event:?}",
+                now.as_secs_f64(),
+                node + 1
+            );
         }
         let mut effects = std::mem::take(&mut self.effects);
         let salt = self.loss_rng.draw();
         let owner = &mut self.nodes[node];
         let local = owner.clock.read(now);
         let host = &mut owner.hosts[usize::from(shard)];
-        let handling = if host.slow_until > now { Duration::from_millis(3) } else { self.settings.handling };
+        let handling = if host.slow_until > now {
+            Duration::from_millis(3)
+        } else {
+            self.settings.handling
+        };
         host.busy_until = now + self.shard_rng.tailed(handling);
         let pinned: Vec<Key> = match &event {
             Event::Loaded { rows, .. } => rows.iter().map(|(key, _)| key.clone()).collect(),
@@ -418,7 +440,9 @@ impl World {
         });
         host.shard.handle(local, event, &rows, &mut effects);
         let place = (node as u64) << 8 | u64::from(shard);
-        self.mix(u64::try_from(now.as_nanos()).unwrap_or(0) ^ place << 48 ^ kind << 40 ^ effects.len() as u64);
+        self.mix(
+            u64::try_from(now.as_nanos()).unwrap_or(0) ^ place << 48 ^ kind << 40 ^ effects.len() as u64,
+        );
         let life = self.nodes[node].life;
         for effect in effects.drain(..) {
             if self.nodes[node].life == life {
@@ -434,7 +458,8 @@ impl World {
 
     /// The checkers look at what a shard shows after each of its steps.
     fn watch(&mut self, node: usize, shard: u16) {
-        self.invariants.watch(&self.nodes, (node, shard), &mut self.oracle, &mut self.coverage);
+        self.invariants
+            .watch(&self.nodes, (node, shard), &mut self.oracle, &mut self.coverage);
     }
 
     /// A process starts from what its disk holds.

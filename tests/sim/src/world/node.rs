@@ -30,7 +30,11 @@ impl Clock {
     pub fn read(&self, now: Duration) -> Now {
         let true_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         Now {
-            monotonic: scale(now.saturating_sub(self.started), 1_000_000 + self.drift_ppm, 1_000_000),
+            monotonic: scale(
+                now.saturating_sub(self.started),
+                1_000_000 + self.drift_ppm,
+                1_000_000,
+            ),
             wall_ms: (WALL_START_MS + true_ms).saturating_add_signed(self.wall_offset_ms),
         }
     }
@@ -40,7 +44,9 @@ impl Clock {
     pub fn when(&self, deadline: Duration) -> Duration {
         let span = scale(deadline, 1_000_000, 1_000_000 + self.drift_ppm);
         // Both scales round down: one microsecond more is late enough.
-        self.started.saturating_add(span).saturating_add(Duration::from_micros(1))
+        self.started
+            .saturating_add(span)
+            .saturating_add(Duration::from_micros(1))
     }
 }
 
@@ -130,7 +136,11 @@ impl Node {
     /// What the disk holds for a shard at the start of its process.
     #[must_use]
     pub fn image(&self, shard: u16, shards: u16) -> Image {
-        let groups = self.disk.groups().into_iter().filter(|&group| group_shard(group, shards) == shard);
+        let groups = self
+            .disk
+            .groups()
+            .into_iter()
+            .filter(|&group| group_shard(group, shards) == shard);
         Image {
             groups: groups.map(|group| (group, self.group_rows(group))).collect(),
             node: Vec::new(),
@@ -144,8 +154,15 @@ impl Node {
             (Key::Applied { group }, image.applied),
             (Key::Install { group }, image.install),
         ];
-        let entries = image.entries.into_iter().map(|(index, row)| (Key::RaftEntry { group, index }, row));
-        single.into_iter().filter_map(|(key, row)| row.map(|row| (key, row))).chain(entries).collect()
+        let entries = image
+            .entries
+            .into_iter()
+            .map(|(index, row)| (Key::RaftEntry { group, index }, row));
+        single
+            .into_iter()
+            .filter_map(|(key, row)| row.map(|row| (key, row)))
+            .chain(entries)
+            .collect()
     }
 
     /// The slots of a group, as the table of the cluster's start has them.
@@ -184,7 +201,10 @@ mod tests {
             for nanoseconds in [0, 1, 999, 1_000_003, 77_000_000_123] {
                 let deadline = Duration::from_nanos(nanoseconds);
                 let ring = clock.when(deadline);
-                assert!(clock.read(ring).monotonic >= deadline, "{drift_ppm} {nanoseconds}");
+                assert!(
+                    clock.read(ring).monotonic >= deadline,
+                    "{drift_ppm} {nanoseconds}"
+                );
                 assert!(ring < clock.started + deadline * 2 + Duration::from_micros(2));
             }
         }

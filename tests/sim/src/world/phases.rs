@@ -87,20 +87,26 @@ impl World {
         } else {
             census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };
-        self.oracle.violate("check-8", format!("{seconds} s after the last fault: {what}"));
+        self.oracle
+            .violate("check-8", format!("{seconds} s after the last fault: {what}"));
     }
 
     /// A message that a member with an open session should have been offered by now. What was sent before the session
     /// was accepted is for it to pull.
     fn missing_offers(&self) -> Option<String> {
         for user in &self.clients.users {
-            let Link::Up { connection } = user.link else { continue };
+            let Link::Up { connection } = user.link else {
+                continue;
+            };
             let session = self.oracle.sessions.session(connection)?;
             for talk in &self.clients.talks {
                 for (seq, _, operation) in self.oracle.acknowledged_in(talk.channel) {
                     let sent = &self.oracle.operations[operation];
                     let own = self.oracle.users[sent.user] == user.uid;
-                    let member = talk.members.iter().any(|&member| self.oracle.users[member] == user.uid);
+                    let member = talk
+                        .members
+                        .iter()
+                        .any(|&member| self.oracle.users[member] == user.uid);
                     let offered = session.offered.get(&talk.channel);
                     if member
                         && !own
