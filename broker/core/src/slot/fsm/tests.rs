@@ -308,7 +308,7 @@ fn grants_are_compare_and_set_and_incarnations_come_from_the_slot() {
     );
     let moved = ChannelMeta {
         leader: Some(leader(2)),
-        ..made.clone()
+        ..made
     };
     let (result, granted) = only(store.apply(&put(&room(), 1, &moved)));
     assert_eq!(

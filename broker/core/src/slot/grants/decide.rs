@@ -75,7 +75,8 @@ impl World {
             .get(&node)
             .and_then(|life| life.dead_since)
             .is_some_and(|since| now >= since + REPLACE_AFTER);
-        silent || !self.placeable.contains(&node)
+        // While too little is known to place anything, nobody is given up.
+        silent || (!self.placeable.is_empty() && !self.placeable.contains(&node))
     }
 }
 
@@ -340,11 +341,8 @@ mod tests {
         let mut nodes = world(&[true, true, true, false], 3);
         let meta = created("c", &nodes);
         nodes.nodes.get_mut(&NodeId(4)).unwrap().dead_since = None;
-        let lost = meta.voters.isr.iter().map(|voter| voter.node);
-        let lost = lost
-            .filter(|node| *node != meta.leader.unwrap().node)
-            .next_back()
-            .unwrap();
+        let mut lost = meta.voters.isr.iter().map(|voter| voter.node);
+        let lost = lost.rfind(|node| *node != meta.leader.unwrap().node).unwrap();
         nodes.nodes.get_mut(&lost).unwrap().dead_since = Some(Duration::ZERO);
         assert_eq!(next(&channel("c"), &meta, &nodes, SOON), None);
         let late = REPLACE_AFTER;

@@ -16,11 +16,13 @@ impl Rows for Store {
     }
 }
 
+type Answers = Vec<(ChannelKey, Result<ChannelMeta, Unresolved>)>;
+
 struct Bench {
     grants: Grants,
     store: Store,
     proposals: usize,
-    resolved: BTreeMap<Token, Vec<(ChannelKey, Result<ChannelMeta, Unresolved>)>>,
+    resolved: BTreeMap<Token, Answers>,
     /// Held back when the test wants an answer to come late.
     held: Option<Vec<(Token, Bytes)>>,
 }

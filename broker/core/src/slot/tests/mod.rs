@@ -23,13 +23,21 @@ fn member(number: u64) -> Uid {
 
 /// A command whose effect can be found again, and found twice.
 fn join(number: u64) -> Bytes {
+    edit(number, Vec::new(), vec![member(number)])
+}
+
+fn leave(number: u64) -> Bytes {
+    edit(number, vec![member(number)], Vec::new())
+}
+
+fn edit(number: u64, remove: Vec<Uid>, add: Vec<Uid>) -> Bytes {
     change_list(
         1_000 + number,
         &ListEdit {
             channel: channel(),
             list: List::Subscribers,
-            remove: Vec::new(),
-            add: vec![member(number)],
+            remove,
+            add,
             join_seq: Seq(number),
             expected_revision: None,
         },

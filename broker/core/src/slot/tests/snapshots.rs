@@ -2,13 +2,18 @@
 
 use super::super::faults::Faults;
 use super::super::{Input, Lane};
-use super::join;
 use super::world::{World, limits};
+use super::{join, leave};
+use crate::rows::Key;
 use crate::types::NodeId;
 
 /// A world in which one follower has missed more than the log keeps.
 fn behind(seed: u64) -> (World, NodeId, NodeId) {
-    let mut world = World::new(seed, 3, limits(), Faults::default());
+    behind_with(seed, Faults::default())
+}
+
+fn behind_with(seed: u64, faults: Faults) -> (World, NodeId, NodeId) {
+    let mut world = World::new(seed, 3, limits(), faults);
     let leader = world.elect();
     let away = *world.nodes.keys().find(|node| **node != leader).unwrap();
     world.commit(join(0));
@@ -117,4 +122,31 @@ fn chunks_of_an_older_transfer_are_refused() {
         },
     );
     world.converge();
+}
+
+/// An install that was begun and never ended leaves nothing in the one that follows.
+pub(super) fn interrupted_install(faults: Faults) {
+    let (mut world, leader, away) = behind_with(11, faults);
+    world.start(away);
+    let staged = |world: &World| {
+        let rows = world.nodes[&away].disk.durable.keys();
+        rows.filter(|key| matches!(key, Key::Staged { .. })).count()
+    };
+    while staged(&world) < 20 {
+        world.advance();
+    }
+    assert_eq!(world.replaced, 0);
+    world.crash(away, 1_000_000);
+    world.crash(leader, 200);
+    for number in 1..=400 {
+        world.commit(leave(number));
+    }
+    world.start(away);
+    world.converge();
+    assert!(world.replaced >= 1);
+}
+
+#[test]
+fn rows_of_an_interrupted_install_do_not_come_back() {
+    interrupted_install(Faults::default());
 }
