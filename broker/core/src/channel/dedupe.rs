@@ -206,7 +206,12 @@ impl Replica {
         self.send(
             scan.to,
             scan.epoch,
-            Body::FetchedDedupe { after, rows, next },
+            Body::FetchedDedupe {
+                after,
+                below: scan.below,
+                rows,
+                next,
+            },
             turn,
         );
     }
@@ -215,7 +220,7 @@ impl Replica {
         &mut self,
         from: NodeId,
         epoch: LeaderEpoch,
-        after: Option<(u16, u64)>,
+        (after, below): (Option<(u16, u64)>, Seq),
         (rows, next): Rows,
         turn: &mut Turn<'_>,
     ) {
@@ -223,7 +228,8 @@ impl Replica {
         let promised = self.promised;
         // The answer repeats what was asked, and is ignored when that has moved on (R4).
         let asked = |anew: &&mut Anew| {
-            anew.source == from && anew.epoch == epoch && anew.after == after && promised == epoch
+            let same = anew.source == from && anew.epoch == epoch && anew.log_start == below;
+            same && anew.after == after && promised == epoch
         };
         let Some(anew) = self.following.anew.as_mut().filter(asked) else {
             return;

@@ -327,8 +327,13 @@ impl Replica {
             Body::Progress(progress) => self.on_progress(from, disk, epoch, &progress, turn),
             Body::Reset(reset) => self.on_reset(from, epoch, reset, turn),
             Body::FetchDedupe { after, below } => self.on_fetch_dedupe(from, epoch, (after, below), turn),
-            Body::FetchedDedupe { after, rows, next } => {
-                self.on_fetched_dedupe(from, epoch, after, (rows, next), turn);
+            Body::FetchedDedupe {
+                after,
+                below,
+                rows,
+                next,
+            } => {
+                self.on_fetched_dedupe(from, epoch, (after, below), (rows, next), turn);
             }
             Body::Barrier { disk, round } => self.on_barrier(from, epoch, (disk, round), turn),
             Body::BarrierReply { round } => self.on_barrier_reply(from, disk, epoch, round, turn),

@@ -51,6 +51,8 @@ pub(super) struct Log {
     tail: VecDeque<Record>,
     /// Positions up to here are committed as far as this replica can tell: the tail need not keep them.
     settled: Seq,
+    /// A pushed record began a run of the epoch table since this was asked last.
+    began_run: bool,
 }
 
 impl Log {
@@ -61,6 +63,7 @@ impl Log {
             epochs,
             tail: VecDeque::new(),
             settled: start.previous(),
+            began_run: false,
         }
     }
 
@@ -105,9 +108,17 @@ impl Log {
 
     pub(super) fn push(&mut self, record: Record) {
         debug_assert_eq!(record.seq, self.end, "contiguous");
-        self.epochs.open(record.leader_epoch, record.seq);
+        if self.epochs.epoch_at(record.seq) != record.leader_epoch {
+            self.epochs.open(record.leader_epoch, record.seq);
+            self.began_run = true;
+        }
         self.end = self.end.next();
         self.tail.push_back(record);
+    }
+
+    /// Whether the epoch table changed by pushed records since the last call: then it is stored with them (R1).
+    pub(super) fn take_began_run(&mut self) -> bool {
+        std::mem::take(&mut self.began_run)
     }
 
     /// Puts loaded records before the tail.

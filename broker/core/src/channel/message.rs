@@ -73,6 +73,8 @@ pub enum Body {
     FetchedDedupe {
         /// What was asked for.
         after: Option<(u16, u64)>,
+        /// The bound that was asked for.
+        below: Seq,
         /// The rows `(day, hash, value)`.
         rows: Vec<(u16, u64, Bytes)>,
         /// Where to resume; none at the end.

@@ -185,6 +185,9 @@ impl Replica {
                 self.store.write(Write::Put { key, value });
             }
         }
+        if self.log.take_began_run() {
+            self.store.touch();
+        }
         if !records.is_empty() {
             self.store.write(Write::AppendRecords {
                 incarnation: self.meta.incarnation,

@@ -1,8 +1,8 @@
 //! Cases that are told step by step.
 
 use super::slot::Slot;
-use super::world::World;
-use crate::channel::{Faults, Output, RoleView};
+use super::world::{Packet, World};
+use crate::channel::{Body, Faults, Output, RoleView};
 use crate::types::{LeaderEpoch, NodeId, Seq};
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn a_new_leader_copies_what_only_another_has() {
     world.append(ONE, 4);
     world
         .network
-        .retain(|packet| matches!(packet, super::world::Packet::Peer { to, .. } if *to == TWO));
+        .retain(|packet| matches!(packet, Packet::Peer { to, .. } if *to == TWO));
     world.settle();
     assert_eq!(world.checker.committed_end(), Seq(4));
     world.crash(ONE);
@@ -109,7 +109,7 @@ fn a_deposed_leader_says_so_and_cuts_what_nobody_has() {
     world.tell(TWO);
     world
         .network
-        .retain(|packet| matches!(packet, super::world::Packet::Meta { .. }));
+        .retain(|packet| matches!(packet, Packet::Meta { .. }));
     // The promise that it is asked for ends the old leadership in the same step (CH-4).
     world.settle();
     world.tell_all();
@@ -133,6 +133,77 @@ fn a_deposed_leader_says_so_and_cuts_what_nobody_has() {
     assert_eq!(ends[0], ends[1]);
     assert_eq!(ends[1], ends[2]);
     assert_eq!(world.checker.violation, None);
+}
+
+/// The first exchange is lost and nobody appends or grants anew: does the leader come to lead?
+pub(super) fn leads_though_the_first_exchange_is_lost(faults: Faults) -> bool {
+    let mut world = World::new(1, Slot::new(3, 3, 2), faults);
+    world.tell_all();
+    let lost = |packet: &Packet| {
+        matches!(packet, Packet::Peer { message, .. }
+            if matches!(message.body, Body::Replicate(_) | Body::Progress(_)))
+    };
+    for _ in 0..20 {
+        for _ in 0..40 {
+            world.network.retain(|packet| !lost(packet));
+            for node in [ONE, TWO, THREE] {
+                while world.reads(node) > 0 {
+                    world.read(node, 0);
+                }
+                world.sync(node, 9);
+            }
+            if world.network.is_empty() {
+                break;
+            }
+            let packet = world.network.remove(0);
+            if !lost(&packet) {
+                world.deliver(packet);
+            }
+        }
+        world.pass(Duration::from_secs(1));
+    }
+    world.network.retain(|packet| !lost(packet));
+    for _ in 0..40 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    world.leader() == Some(ONE)
+}
+
+#[test]
+fn a_follower_assigned_before_the_first_append_keeps_trying() {
+    assert!(leads_though_the_first_exchange_is_lost(Faults::default()));
+}
+
+#[test]
+fn a_minority_leader_proves_nothing_and_reads_nothing_new() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    world.settle();
+    world.isolated = Some(ONE);
+    world.slot.grant(TWO);
+    world.tell_all();
+    world.settle();
+    assert_eq!(world.leader(), Some(TWO));
+    world.append(TWO, 1);
+    world.settle();
+    assert_eq!(world.checker.committed_end(), Seq(3));
+    world.prove(ONE);
+    for _ in 0..10 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    let refused = world
+        .told
+        .iter()
+        .any(|(node, output)| *node == ONE && matches!(output, Output::NotProven { .. }));
+    assert!(refused && world.coverage.barriers == 0);
+    world.prove(TWO);
+    world.settle();
+    assert_eq!(
+        (world.coverage.barriers, world.checker.violation.take()),
+        (1, None)
+    );
 }
 
 #[test]
@@ -165,7 +236,7 @@ fn a_wiped_voter_gives_no_evidence() {
     world.append(ONE, 2);
     world
         .network
-        .retain(|packet| matches!(packet, super::world::Packet::Peer { to, .. } if *to == TWO));
+        .retain(|packet| matches!(packet, Packet::Peer { to, .. } if *to == TWO));
     world.settle();
     // Two, which has the records, loses its disk; one is down: nobody may lead.
     world.wipe(TWO);

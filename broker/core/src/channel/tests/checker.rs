@@ -1,7 +1,7 @@
 //! The judge: it sees all disks, keeps what was committed, and looks at every claim (M-20).
 
 use super::disk::Image;
-use crate::channel::{Replica, RoleView};
+use crate::channel::{Body, Evidence, Message, Replica, RoleView, View};
 use crate::message::{DedupeRow, Record};
 use crate::rows::Key;
 use crate::types::{ChannelMeta, DiskBoot, LeaderEpoch, NodeId, Seq};
@@ -20,6 +20,7 @@ pub(super) struct Checker {
     /// Committed records, from position 1 on, with the epoch that committed them first.
     pub(super) committed: Vec<(LeaderEpoch, Record)>,
     promises: BTreeMap<(NodeId, DiskBoot), LeaderEpoch>,
+    evidence: BTreeMap<(NodeId, LeaderEpoch), BTreeMap<NodeId, Evidence>>,
     pub(super) violation: Option<String>,
 }
 
@@ -79,6 +80,65 @@ impl Checker {
         }
         if through > self.committed_end() {
             self.violated(format!("{through} committed by {leader} without records"));
+        }
+    }
+
+    /// What a replica says must be durable when it says so (M-1).
+    pub(super) fn on_send(&mut self, node: NodeId, message: &Message, durable: &Image) {
+        let state = durable.state().unwrap_or_default();
+        let epoch = message.leader_epoch;
+        let counts = match &message.body {
+            Body::Promised(_) => None,
+            Body::Progress(progress) => (progress.accepted == epoch).then_some(progress.log_end),
+            _ => return,
+        };
+        // With a newer promise the log may have moved on since.
+        let lacks = |log_end| state.accepted < epoch || durable.log_end() < log_end;
+        if state.promised < epoch || (state.promised == epoch && counts.is_some_and(lacks)) {
+            self.violated(format!("{node} claims something in {epoch} that is not durable"));
+        }
+    }
+
+    /// Evidence reaches a node that recovers.
+    pub(super) fn on_evidence(&mut self, to: NodeId, from: NodeId, epoch: LeaderEpoch, evidence: &Evidence) {
+        let of_epoch = self.evidence.entry((to, epoch)).or_default();
+        of_epoch.insert(from, evidence.clone());
+    }
+
+    /// An epoch is open: its log is the best that some recovery quorum reported, the leader itself included (CH-5).
+    pub(super) fn on_open(&mut self, leader: NodeId, meta: &ChannelMeta, before: &View, view: &View) {
+        let (epoch, start) = (view.accepted, view.epoch_start);
+        let none = BTreeMap::new();
+        let reports = self.evidence.get(&(leader, epoch)).unwrap_or(&none);
+        let copied = |report: &&Evidence| {
+            let from = report.log_start.max(view.log_start);
+            report.log_end == start && report.epochs.first_difference(&view.epochs, from, start) == start
+        };
+        let own = (before.log_end == start && !before.withholds).then_some((before.accepted, start));
+        let others = reports.values().filter(copied);
+        let best = others
+            .map(|report| (report.accepted, report.log_end))
+            .chain(own)
+            .max();
+        let heard = |node: NodeId| {
+            best.is_some_and(|best| {
+                if node == leader {
+                    // What a copy has replaced is known by its epoch only.
+                    !before.withholds && before.accepted <= best.0
+                } else {
+                    let report = reports.get(&node);
+                    report.is_some_and(|report| (report.accepted, report.log_end) <= best)
+                }
+            })
+        };
+        let recovers = std::iter::once(&meta.voters).chain(&meta.previous).all(|set| {
+            let count = set.isr.iter().filter(|voter| heard(voter.node)).count();
+            count + usize::from(set.min_isr) > set.isr.len()
+        });
+        if !recovers {
+            self.violated(format!(
+                "{leader} opened {epoch} with a log that is not the best of a quorum"
+            ));
         }
     }
 

@@ -136,7 +136,9 @@ impl Walk {
         match self.weights.step(&mut self.world.rng) {
             "append" => {
                 let size = 1 + self.world.rng.below(3);
-                let to = self.world.leader().unwrap_or(node);
+                let granted = self.world.slot.meta.leader.map_or(node, |leader| leader.node);
+                let to = self.world.leader().unwrap_or(granted);
+                self.world.activate(to);
                 self.world.append(to, size);
             }
             "deliver" => self.deliver(),
@@ -154,7 +156,8 @@ impl Walk {
             "time" => self.world.pass(Duration::from_millis(400)),
             "grant" => self.grant(),
             "change" => {
-                if self.world.slot.change(&mut self.world.rng) {
+                // While a lost disk is not filled again, a smaller write quorum could not be recovered from.
+                if (!self.weights.gentle || self.is_whole()) && self.world.slot.change(&mut self.world.rng) {
                     self.world.tell_all();
                 }
             }
@@ -231,14 +234,7 @@ impl Walk {
             let write = usize::from(set.min_isr);
             write > 1 && voters > write
         });
-        let whole = meta.replicas().iter().all(|replica| {
-            let entry = self.world.node(replica.node);
-            let state = entry.disk.durable.state().unwrap_or_default();
-            entry.boots.disk == replica.disk
-                && state.accepted == meta.leader_epoch
-                && entry.disk.durable.log_end() > self.world.checker.committed_end()
-        });
-        if self.weights.gentle && !(spare && whole && meta.previous.is_none()) {
+        if self.weights.gentle && !(spare && self.is_whole() && meta.previous.is_none()) {
             return;
         }
         self.world.wipe(node);
@@ -249,6 +245,18 @@ impl Walk {
         } else {
             self.after_crash(node);
         }
+    }
+
+    /// Every replica has accepted the epoch, on the disk that is named, and has every committed record.
+    fn is_whole(&self) -> bool {
+        let meta = &self.world.slot.meta;
+        meta.replicas().iter().all(|replica| {
+            let entry = self.world.node(replica.node);
+            let state = entry.disk.durable.state().unwrap_or_default();
+            entry.boots.disk == replica.disk
+                && state.accepted == meta.leader_epoch
+                && entry.disk.durable.log_end() > self.world.checker.committed_end()
+        })
     }
 
     fn retain(&mut self) {
@@ -308,6 +316,8 @@ impl Walk {
         if world.slot.meta.replicas().iter().any(other_disk) {
             self.grant();
         }
+        // Metadata that were lost on their way are told again.
+        self.world.tell_all();
         let mut appended = false;
         for round in 0..400 {
             self.world.settle();

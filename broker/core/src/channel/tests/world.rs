@@ -4,7 +4,7 @@ use super::Rng;
 use super::checker::{Checker, Seen};
 use super::disk::{Disk, View};
 use super::slot::{Slot, first_boots};
-use crate::channel::{Faults, Input, Message, NewRecord, Output, Replica, RoleView, Setup};
+use crate::channel::{Body, Faults, Input, Message, NewRecord, Output, Replica, RoleView, Setup};
 use crate::limits::Limits;
 use crate::message::DedupeKey;
 use crate::rows::ReadRequest;
@@ -69,6 +69,8 @@ pub(super) struct World {
     pub(super) coverage: Coverage,
     /// Outputs for the shard, with the node that said them.
     pub(super) told: Vec<(NodeId, Output)>,
+    /// Packets from and to this node are lost.
+    pub(super) isolated: Option<NodeId>,
     faults: Faults,
     limits: Arc<Limits>,
     activation: u32,
@@ -103,6 +105,7 @@ impl World {
             checker: Checker::default(),
             coverage: Coverage::default(),
             told: Vec::new(),
+            isolated: None,
             faults,
             limits: Arc::new(tiny_limits()),
             activation: 0,
@@ -172,6 +175,14 @@ impl World {
                 .handle(now, input, &rows, &mut out)
                 .expect("everything is loaded");
         }
+        let after = replica.view();
+        if before.accepted != after.accepted
+            && let RoleView::Recovering(epoch) = after.role
+            && after.accepted == epoch
+        {
+            let meta = replica.meta().clone();
+            self.checker.on_open(node, &meta, &before, &after);
+        }
         self.execute(node, out);
     }
 
@@ -188,11 +199,15 @@ impl World {
     fn execute(&mut self, node: NodeId, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Send { to, message } => self.network.push(Packet::Peer {
-                    from: node,
-                    to,
-                    message,
-                }),
+                Output::Send { to, message } => {
+                    let durable = &self.nodes[&node].disk.durable;
+                    self.checker.on_send(node, &message, durable);
+                    self.network.push(Packet::Peer {
+                        from: node,
+                        to,
+                        message,
+                    });
+                }
                 Output::Store { token, writes } => self.store(node, token, writes),
                 Output::Read { token, request } => self.node_mut(node).reads.push((token, request)),
                 Output::Committed { high_watermark } => self.committed(node, high_watermark),
@@ -290,9 +305,15 @@ impl World {
 
     /// Delivers one packet; a node that does not run loses it.
     pub(super) fn deliver(&mut self, packet: Packet) {
+        let cut = |node: NodeId| self.isolated == Some(node);
         match packet {
+            Packet::Peer { from, to, .. } if cut(from) || cut(to) => {}
+            Packet::Meta { to, .. } if cut(to) => {}
             Packet::Peer { from, to, message } => {
                 self.activate(to);
+                if let Body::Promised(evidence) = &message.body {
+                    self.checker.on_evidence(to, from, message.leader_epoch, evidence);
+                }
                 self.feed(to, Input::Peer { from, message });
             }
             Packet::Meta { to, meta } => {
