@@ -76,7 +76,7 @@ impl Settings {
             miss_permille: rng.pick(&[0, 20, 200]),
             network: conditions(rng),
             faults: Weights::draw(rng, nodes),
-            chaos: Duration::from_secs(rng.between(50, 65)),
+            chaos: Duration::from_secs(rng.between(58, 70)),
             convergence: Duration::from_secs(30),
             users: rng.between(6, 12) as usize,
             groups_of_users: rng.between(2, 4) as usize,

@@ -236,15 +236,20 @@ impl Shard {
             }
         };
         let chunk = command::UIDS_MAX.min(self.config.limits.command_uids_max.max(1));
-        let mut commands = VecDeque::new();
-        for (uids, is_add) in [(&remove, false), (&add, true)] {
-            for part in uids.chunks(chunk) {
-                let part = part.to_vec();
-                let (add, remove) = if is_add {
-                    (part, Vec::new())
-                } else {
-                    (Vec::new(), part)
-                };
+        // What fits into one command changes at one instant. Else nobody leaves before everybody has come: a list that is
+        // replaced is never seen empty.
+        let parts: Vec<(Vec<Uid>, Vec<Uid>)> = if add.is_empty() && remove.is_empty() {
+            Vec::new()
+        } else if add.len() + remove.len() <= chunk {
+            vec![(add, remove)]
+        } else {
+            let adds = add.chunks(chunk).map(|part| (part.to_vec(), Vec::new()));
+            let removes = remove.chunks(chunk).map(|part| (Vec::new(), part.to_vec()));
+            adds.chain(removes).collect()
+        };
+        let commands = parts
+            .into_iter()
+            .map(|(add, remove)| {
                 let edit = ListEdit {
                     channel: change.channel.clone(),
                     list: change.list,
@@ -253,9 +258,9 @@ impl Shard {
                     join_seq: change.join_seq,
                     expected_revision: None,
                 };
-                commands.push_back((job.slot, command::change_list(turn.now.wall_ms, &edit)));
-            }
-        }
+                (job.slot, command::change_list(turn.now.wall_ms, &edit))
+            })
+            .collect::<VecDeque<_>>();
         self.run_commands(turn, ask, commands);
     }
 }
