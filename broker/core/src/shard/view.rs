@@ -3,7 +3,7 @@
 use super::Shard;
 use crate::channel;
 use crate::slot;
-use crate::types::{ChannelKey, ChannelMeta, GroupId, LeaderEpoch};
+use crate::types::{ChannelKey, ChannelMeta, GroupId, LeaderEpoch, SlotId};
 
 /// What happened since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,12 @@ impl Shard {
         self.channels
             .iter()
             .filter_map(|(channel, host)| Some((channel, &host.active.as_ref()?.replica)))
+    }
+
+    /// The slots of a group, as far as this shard knows.
+    #[must_use]
+    pub fn slots_of(&self, group: GroupId) -> Vec<SlotId> {
+        self.directory.slots_of(group)
     }
 
     /// Everything that an outside checker may look at.

@@ -440,8 +440,10 @@ impl Clients {
     /// A client does not retry for ever: keys are forgotten after a window.
     fn give_up_old(&mut self, now: Duration, user: usize, oracle: &mut Oracle) {
         let patience = self.patience;
+        let connection = self.users[user].connection();
         self.users[user].outbox.retain(|outgoing| {
-            let old = oracle.operations[outgoing.operation].invoked + patience <= now;
+            let waits = outgoing.written_on.is_some() && outgoing.written_on == connection;
+            let old = !waits && oracle.operations[outgoing.operation].invoked + patience <= now;
             if old {
                 oracle.abandon(outgoing.operation);
             }

@@ -6,7 +6,8 @@ use penstock_core::message::Record;
 use penstock_core::rows::{Page, ReadRequest};
 use penstock_core::types::Seq;
 
-fn records(leading: &Leading<'_>, from: u64, through: u64) -> Vec<Record> {
+/// The records as far as they can be read: a damaged one is for R30 to find.
+fn records(leading: &Leading<'_>, from: u64, through: u64) -> Option<Vec<Record>> {
     let request = ReadRequest::Records {
         incarnation: leading.replica.meta().incarnation,
         from: Seq(from),
@@ -15,8 +16,8 @@ fn records(leading: &Leading<'_>, from: u64, through: u64) -> Vec<Record> {
         bytes_max: u32::MAX,
     };
     match leading.disk.read(&request) {
-        Page::Records(records) => records,
-        _ => Vec::new(),
+        Page::Records(records) => Some(records),
+        _ => None,
     }
 }
 
@@ -24,7 +25,7 @@ fn records(leading: &Leading<'_>, from: u64, through: u64) -> Vec<Record> {
 pub(super) fn complete(log: &Log, leading: &Leading<'_>, oracle: &mut Oracle) {
     let from = leading.replica.log_start().0;
     let through = log.high_watermark;
-    let held = records(leading, from, through);
+    let Some(held) = records(leading, from, through) else { return };
     for seq in from..=through {
         let wanted = log.checksums[usize::try_from(seq - 1).expect("a short log")];
         let found = held
@@ -54,11 +55,8 @@ pub(super) fn extend(log: &mut Log, leading: &Leading<'_>, high_watermark: u64) 
     let from = log.high_watermark + 1;
     let count = usize::try_from(high_watermark).expect("a short log");
     log.checksums.resize(count.max(log.checksums.len()), 0);
-    for record in records(leading, from, high_watermark) {
-        if let Some(place) = usize::try_from(record.seq.0 - 1)
-            .ok()
-            .and_then(|at| log.checksums.get_mut(at))
-        {
+    for record in records(leading, from, high_watermark).unwrap_or_default() {
+        if let Some(place) = usize::try_from(record.seq.0 - 1).ok().and_then(|at| log.checksums.get_mut(at)) {
             *place = record.crc;
         }
     }

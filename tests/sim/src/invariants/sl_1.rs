@@ -4,7 +4,7 @@
 use crate::oracle::Oracle;
 use crate::world::Node;
 use penstock_core::rows::{Key, Page, ReadRequest};
-use penstock_core::types::{GroupId, SLOT_COUNT, SlotId};
+use penstock_core::types::{GroupId, SlotId};
 use std::collections::BTreeMap;
 
 /// (group, applied row) → the first node seen there and the hash of its rows.
@@ -22,6 +22,9 @@ impl Hashes {
                     continue;
                 };
                 let slots = node.slots_of(group);
+                if slots.is_empty() {
+                    continue;
+                }
                 let hash = hash_rows(node, &slots);
                 let key = (group, applied.to_vec());
                 let (other, wanted) = *self.seen.entry(key).or_insert((index, hash));
@@ -47,7 +50,7 @@ fn hash_rows(node: &Node, slots: &[SlotId]) -> u64 {
         }
         hash = hash.rotate_left(7) ^ bytes.len() as u64;
     };
-    for &slot in slots.iter().filter(|slot| slot.0 < SLOT_COUNT) {
+    for &slot in slots {
         let request = ReadRequest::SnapshotRows {
             slot,
             after: None,

@@ -198,7 +198,6 @@ impl World {
                 syncers: [Syncer::default(), Syncer::default()],
                 held: Vec::new(),
                 earlier: None,
-                groups: settings.groups,
                 slow_until: Duration::ZERO,
             })
             .collect();

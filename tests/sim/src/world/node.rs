@@ -6,7 +6,7 @@ use bytes::Bytes;
 use penstock_core::effect::Event;
 use penstock_core::rows::{Instance, Key};
 use penstock_core::shard::{Image, Shard, group_shard};
-use penstock_core::types::{GroupId, NodeId, Now, ProcessBoot, SLOT_COUNT, SlotId};
+use penstock_core::types::{GroupId, NodeId, Now, ProcessBoot, SlotId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -110,8 +110,6 @@ pub struct Node {
     pub hosts: Vec<Host>,
     /// Its disk.
     pub disk: SimDisk,
-    /// Slot groups of the cluster.
-    pub groups: u32,
     /// Its clocks.
     pub clock: Clock,
     /// One syncer per instance.
@@ -165,13 +163,10 @@ impl Node {
             .collect()
     }
 
-    /// The slots of a group, as the table of the cluster's start has them.
+    /// The slots of a group, as the process knows them; none while it is down or does not know.
     #[must_use]
     pub fn slots_of(&self, group: GroupId) -> Vec<SlotId> {
-        (0..SLOT_COUNT)
-            .filter(|slot| group.0 == 1 + u32::from(*slot) * self.groups / u32::from(SLOT_COUNT))
-            .map(SlotId)
-            .collect()
+        self.hosts.first().map(|host| host.shard.slots_of(group)).unwrap_or_default()
     }
 
     /// New clocks for a process that starts.
