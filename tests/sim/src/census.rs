@@ -38,7 +38,9 @@ fn replicas_differ(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta)
     for voter in &meta.voters.isr {
         let index = usize::from(voter.node.0) - 1;
         // A damaged record is found when somebody reads it (R30): until then this copy cannot be compared.
-        let Some(records) = log_of(&nodes[index], incarnation) else { continue };
+        let Some(records) = log_of(&nodes[index], incarnation) else {
+            continue;
+        };
         match &first {
             None => first = Some((index, records)),
             Some((other, wanted)) if *wanted != records => {

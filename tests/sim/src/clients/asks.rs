@@ -356,7 +356,10 @@ fn put_channel(channel_id: Arc<str>, subscribers: Vec<Uid>) -> Ask {
 
 fn read_register(reading: Reading, answer: Option<Answer>, oracle: &mut Oracle) {
     let Some(Answer::Uids(uids)) = answer else { return };
-    let values: Vec<u64> = uids.iter().filter_map(|uid| uid.as_str().strip_prefix('v')?.parse().ok()).collect();
+    let values: Vec<u64> = uids
+        .iter()
+        .filter_map(|uid| uid.as_str().strip_prefix('v')?.parse().ok())
+        .collect();
     // A replacement too large for one command adds before it removes: both values are seen in between.
     let value = values.into_iter().max().unwrap_or(0);
     if let Err(detail) = oracle.registers.check(reading, value) {

@@ -25,7 +25,9 @@ fn records(leading: &Leading<'_>, from: u64, through: u64) -> Option<Vec<Record>
 pub(super) fn complete(log: &Log, leading: &Leading<'_>, oracle: &mut Oracle) {
     let from = leading.replica.log_start().0;
     let through = log.high_watermark;
-    let Some(held) = records(leading, from, through) else { return };
+    let Some(held) = records(leading, from, through) else {
+        return;
+    };
     for seq in from..=through {
         let wanted = log.checksums[usize::try_from(seq - 1).expect("a short log")];
         let found = held
@@ -56,7 +58,10 @@ pub(super) fn extend(log: &mut Log, leading: &Leading<'_>, high_watermark: u64) 
     let count = usize::try_from(high_watermark).expect("a short log");
     log.checksums.resize(count.max(log.checksums.len()), 0);
     for record in records(leading, from, high_watermark).unwrap_or_default() {
-        if let Some(place) = usize::try_from(record.seq.0 - 1).ok().and_then(|at| log.checksums.get_mut(at)) {
+        if let Some(place) = usize::try_from(record.seq.0 - 1)
+            .ok()
+            .and_then(|at| log.checksums.get_mut(at))
+        {
             *place = record.crc;
         }
     }

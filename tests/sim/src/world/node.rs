@@ -166,7 +166,10 @@ impl Node {
     /// The slots of a group, as the process knows them; none while it is down or does not know.
     #[must_use]
     pub fn slots_of(&self, group: GroupId) -> Vec<SlotId> {
-        self.hosts.first().map(|host| host.shard.slots_of(group)).unwrap_or_default()
+        self.hosts
+            .first()
+            .map(|host| host.shard.slots_of(group))
+            .unwrap_or_default()
     }
 
     /// New clocks for a process that starts.
