@@ -1,7 +1,7 @@
 //! `/metrics` in the Prometheus text format. No label holds a user or a channel, so that the number of series is constant
 //! (S25).
 
-use crate::driver::Node;
+use crate::driver::{Counted, Node};
 use penstock_core::rows::Instance;
 use penstock_net::gateway;
 use std::fmt::Write;
@@ -50,86 +50,87 @@ fn store(node: &Node, out: &mut String) {
 
 fn shards(node: &Node, out: &mut String) {
     let counted = node.counted();
-    let counters = counted.counters;
-    let rows: [(&str, &str, &str, u64); 13] = [
+    for (name, text, value) in happened(&counted) {
+        help(out, name, "counter", text);
+        line(out, name, "", value);
+    }
+    for (name, text, value) in present(&counted) {
+        help(out, name, "gauge", text);
+        line(out, name, "", value);
+    }
+}
+
+/// Name, help and value of a series.
+type Series = (&'static str, &'static str, u64);
+
+/// What only ever grows.
+fn happened(counted: &Counted) -> [Series; 10] {
+    let counters = &counted.counters;
+    [
         (
             "penstock_sends_committed_total",
-            "counter",
             "Sends acknowledged as committed.",
             counters.sends_committed,
         ),
         (
             "penstock_sends_refused_total",
-            "counter",
             "Sends refused.",
             counters.sends_refused,
         ),
         (
             "penstock_sends_unknown_total",
-            "counter",
             "Sends with an unknown outcome.",
             counters.sends_unknown,
         ),
         (
             "penstock_channel_activations_total",
-            "counter",
             "Channels activated.",
             counters.activations,
         ),
         (
             "penstock_channel_evictions_total",
-            "counter",
             "Channels evicted from memory.",
             counters.evictions,
         ),
         (
             "penstock_channel_leaderships_total",
-            "counter",
             "Channel leaderships begun.",
             counters.leaderships,
         ),
         (
             "penstock_records_damaged_total",
-            "counter",
             "Damage found in stored records.",
             counters.damaged,
         ),
         (
             "penstock_alarms_total",
-            "counter",
             "Contradictions from outside that were refused.",
             counters.alarms,
         ),
         (
             "penstock_dead_letters_total",
-            "counter",
             "Messages given up for a consumer.",
             counters.dead_letters,
         ),
-        ("penstock_sessions", "gauge", "Open sessions.", counted.sessions),
-        (
-            "penstock_unacknowledged_messages",
-            "gauge",
-            "Messages offered and not acknowledged.",
-            counted.unacknowledged,
-        ),
-        (
-            "penstock_steps_held",
-            "gauge",
-            "Inputs that wait for rows.",
-            counted.held,
-        ),
         (
             "penstock_row_misses_total",
-            "counter",
             "Row reads that had to go to disk.",
             counted.misses,
         ),
-    ];
-    for (name, kind, text, value) in rows {
-        help(out, name, kind, text);
-        line(out, name, "", value);
-    }
+    ]
+}
+
+/// What is there now.
+fn present(counted: &Counted) -> [Series; 3] {
+    [
+        ("penstock_sessions", "Open sessions.", counted.sessions),
+        (
+            "penstock_unacknowledged_messages",
+            "Messages offered and not acknowledged.",
+            counted.unacknowledged,
+        ),
+        ("penstock_steps_held", "Inputs that wait for rows.", counted.held),
+    ]
 }
 
 fn help(out: &mut String, name: &str, kind: &str, text: &str) {

@@ -137,7 +137,7 @@ impl Faults {
     }
 
     /// The next fault, if any comes in this run.
-    pub fn next(&mut self) -> Option<Fault> {
+    pub fn draw(&mut self) -> Option<Fault> {
         let mut point = self.rng.below(self.weights.total);
         for &(fault, weight) in &self.weights.weights {
             if point < weight {
@@ -169,7 +169,7 @@ mod tests {
             assert!(!faults.may_lose_disk());
             for _ in 0..100 {
                 assert!(!matches!(
-                    faults.next(),
+                    faults.draw(),
                     Some(Fault::Wipe | Fault::Partition | Fault::BitFlip)
                 ));
             }
@@ -181,6 +181,6 @@ mod tests {
         let mut faults = Faults::new(1, Weights::draw(&mut Rng::new(1, Stream::Settings), 5));
         assert!(faults.may_lose_disk());
         assert!(!faults.may_lose_disk());
-        assert_eq!(Faults::new(1, Weights::none()).next(), None);
+        assert_eq!(Faults::new(1, Weights::none()).draw(), None);
     }
 }

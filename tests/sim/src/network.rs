@@ -5,7 +5,7 @@ use crate::rng::{Rng, Stream};
 use std::time::Duration;
 
 /// How the links of a run behave while nothing worse is done to them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Conditions {
     /// Half of all messages are faster than this.
     pub latency: Duration,
@@ -66,7 +66,7 @@ impl Network {
             loss_permille: 0,
             duplicate_permille: 0,
             reorder_permille: 0,
-            ..conditions.clone()
+            ..conditions
         };
         Network {
             nodes,
@@ -152,7 +152,7 @@ impl Network {
     pub fn heal(&mut self) {
         self.mend();
         self.clogged_until.fill(Duration::ZERO);
-        self.conditions = self.calm.clone();
+        self.conditions = self.calm;
     }
 
     /// Whether a message from one node reaches the other, chance aside.

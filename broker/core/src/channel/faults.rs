@@ -7,7 +7,6 @@ macro_rules! faults {
         /// Which faults a replica has. All false by default.
         #[cfg(feature = "mutants")]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[expect(clippy::struct_excessive_bools, reason = "each fault is switched on its own")]
         pub struct Faults {
             $(#[doc = $sentence] pub $name: bool,)*
         }
@@ -24,7 +23,6 @@ macro_rules! faults {
                     self.$name
                 }
                 #[cfg(not(feature = "mutants"))]
-                #[expect(clippy::unused_self, reason = "the same call as with planted faults")]
                 pub(crate) const fn $name(self) -> bool {
                     false
                 }

@@ -156,7 +156,7 @@ impl Replica {
         if self.following.retry_at.is_some_and(|at| at <= now) {
             self.following.retry_at = None;
             self.following.failures += 1;
-            if self.following.failures % 8 == 0 {
+            if self.following.failures.is_multiple_of(8) {
                 self.need_meta(turn);
             }
             self.pull(turn);

@@ -62,7 +62,7 @@ impl Link {
         let peer = self.peers.entry(to).or_default();
         if message.is_watermark_only() {
             peer.watermarks.insert(channel, message);
-            peer.watermarks_at.get_or_insert(now.after(interval));
+            peer.watermarks_at.get_or_insert_with(|| now.after(interval));
             return;
         }
         if matches!(message.body, Body::Replicate(_)) {

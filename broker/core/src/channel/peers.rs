@@ -243,7 +243,7 @@ impl Replica {
         }
         if answer {
             let wait = pause(self.limits.channel_retry, peer.failures);
-            peer.deadline.get_or_insert(turn.now.after(wait));
+            peer.deadline.get_or_insert_with(|| turn.now.after(wait));
         }
         peer.told_watermark = watermark;
         let since = peer.cursors_confirmed;

@@ -303,7 +303,7 @@ impl Shard {
             return;
         }
         active.log_start = log_start;
-        self.to_authority(channel, append::Input::LogStart(log_start));
+        self.tell_authority(channel, append::Input::LogStart(log_start));
         let input = cursors::Input::LogStart(log_start);
         self.queue.push_back(Step::Cursors {
             channel: channel.clone(),
@@ -347,11 +347,11 @@ impl Shard {
                 }
                 Output::Ready => {}
                 Output::Appended { token, first } => {
-                    self.to_authority(channel, append::Input::Appended { token, first })
+                    self.tell_authority(channel, append::Input::Appended { token, first })
                 }
                 Output::Refused { token, why } => {
                     let reason = super::reads::refusal(why);
-                    self.to_authority(channel, append::Input::AppendRefused { token, reason });
+                    self.tell_authority(channel, append::Input::AppendRefused { token, reason });
                 }
                 Output::Committed { high_watermark } => self.on_committed(channel, high_watermark),
                 Output::Leading { leader_epoch } => self.on_leading(turn, channel, leader_epoch),
@@ -402,7 +402,7 @@ impl Shard {
         self.channels.get_mut(channel)?.active.as_deref_mut()
     }
 
-    fn to_authority(&mut self, channel: &ChannelKey, input: append::Input) {
+    fn tell_authority(&mut self, channel: &ChannelKey, input: append::Input) {
         self.queue.push_back(Step::Append {
             channel: channel.clone(),
             input,
@@ -418,7 +418,7 @@ impl Shard {
         };
         active.committed = active.committed.max(high_watermark);
         let through = high_watermark;
-        self.to_authority(
+        self.tell_authority(
             channel,
             append::Input::Committed {
                 leader_epoch,
@@ -445,7 +445,7 @@ impl Shard {
             return;
         };
         active.leading = None;
-        self.to_authority(channel, append::Input::Role(Role::Not));
+        self.tell_authority(channel, append::Input::Role(Role::Not));
         self.queue.push_back(Step::Delivery {
             channel: channel.clone(),
             input: delivery::Input::Lost,

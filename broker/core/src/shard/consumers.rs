@@ -81,7 +81,7 @@ impl Shard {
                 }
                 cursors::Output::Moved { consumer, cursor } => {
                     let consumer = Bytes::copy_from_slice(consumer.as_bytes());
-                    self.to_replica(
+                    self.tell_replica(
                         channel,
                         channel::Input::Cursor {
                             consumer,

@@ -128,7 +128,7 @@ impl Shard {
                 body: codec::encode_message(&entry.message),
             })
             .collect();
-        self.to_replica(channel, channel::Input::Append { token, records });
+        self.tell_replica(channel, channel::Input::Append { token, records });
     }
 
     /// Steps the before-send pipeline of this shard.
@@ -326,7 +326,7 @@ impl Shard {
             };
             let consumer = Bytes::from_static(hooks::DELIVERY.as_bytes());
             let value = value.encode();
-            self.to_replica(channel, channel::Input::Cursor { consumer, value });
+            self.tell_replica(channel, channel::Input::Cursor { consumer, value });
         }
     }
 

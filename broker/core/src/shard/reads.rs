@@ -117,7 +117,7 @@ impl Shard {
                         range: query,
                     },
                 );
-                self.to_replica(channel, Input::ProveLeadership { token });
+                self.tell_replica(channel, Input::ProveLeadership { token });
             }
             Request::SendOutcome {
                 incarnation,
@@ -152,7 +152,7 @@ impl Shard {
     }
 
     /// An input for a channel's replica.
-    pub(super) fn to_replica(&mut self, channel: &ChannelKey, input: Input) {
+    pub(super) fn tell_replica(&mut self, channel: &ChannelKey, input: Input) {
         if let Some(host) = self.channels.get(channel) {
             let activation = host.activation;
             self.queue.push_back(Step::Channel {
@@ -177,7 +177,7 @@ impl Shard {
             return;
         };
         active.reads.insert(token, purpose);
-        self.to_replica(
+        self.tell_replica(
             channel,
             Input::Read {
                 token,

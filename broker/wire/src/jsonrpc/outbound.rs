@@ -8,7 +8,6 @@ use crate::wkproto::{Flags, Setting};
 /// Header flags as an object; a false member is left out.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "it mirrors the documented object")]
 pub struct RpcHeader {
     /// Not to be stored.
     #[serde(skip_serializing_if = "is_false")]
@@ -59,7 +58,6 @@ impl From<Flags> for RpcHeader {
 /// The setting as an object; a false member is left out.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "it mirrors the documented object")]
 pub struct RpcSetting {
     /// A read receipt is asked for.
     #[serde(skip_serializing_if = "is_false")]

@@ -353,7 +353,7 @@ fn cold_rows_are_a_miss_until_they_are_loaded() {
         "on disk only"
     );
     assert_eq!(
-        store.load(&[key.clone()]),
+        store.load(std::slice::from_ref(&key)),
         Ok(vec![(key.clone(), Some(bytes("x")))])
     );
     assert_eq!(store.rows(&[]).row(&key), Ok(Some(bytes("x"))), "in the cache");

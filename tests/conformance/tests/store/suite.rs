@@ -5,9 +5,12 @@ use crate::subject::Subject;
 use penstock_core::rows::{Instance, Key, Page, ReadRequest, Table, Write};
 use penstock_core::types::{GroupId, Incarnation, RaftIndex, Seq, SlotId};
 
+/// The name of a case and what it does to a store.
+type Case<S> = (&'static str, fn(&mut S));
+
 /// Every case, by name.
 pub(crate) fn suite<S: Subject>(make: impl Fn() -> S) {
-    let cases: &[(&str, fn(&mut S))] = &[
+    let cases: &[Case<S>] = &[
         ("rows_are_put_and_deleted", rows_are_put_and_deleted),
         ("a_batch_applies_in_order", a_batch_applies_in_order),
         ("raft_logs_are_cut_at_both_ends", raft_logs_are_cut_at_both_ends),

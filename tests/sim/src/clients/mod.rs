@@ -3,51 +3,19 @@
 
 mod asks;
 mod receive;
+mod wish;
 
 pub use asks::Purpose;
+pub use wish::Wish;
 
 use crate::oracle::{Oracle, State, number};
 use crate::rng::{Rng, Stream};
 use crate::settings::Settings;
-use penstock_core::admin::Ask;
 use penstock_core::client::{ClientFrame, Connect, Protocol, Secret, Send, Subscribe};
 use penstock_core::types::{ChannelKind, DeviceFlag, Reason};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What clients want from the world.
-#[derive(Clone, Debug)]
-pub enum Wish {
-    /// Open a connection to a node; it has this number.
-    Open {
-        /// Index of the node.
-        node: usize,
-        /// Number of the connection.
-        connection: usize,
-    },
-    /// Write a frame.
-    Frame {
-        /// Number of the connection.
-        connection: usize,
-        /// The frame.
-        frame: ClientFrame,
-    },
-    /// Close a connection.
-    Close {
-        /// Number of the connection.
-        connection: usize,
-    },
-    /// Call the HTTP API of a node.
-    Ask {
-        /// Index of the node.
-        node: usize,
-        /// The call.
-        ask: Ask,
-        /// What its answer is for.
-        purpose: Purpose,
-    },
-}
 
 /// A channel that users talk in.
 #[derive(Clone, Debug)]
@@ -400,7 +368,7 @@ impl Clients {
             channel_id: self.name_for(user, sent.channel),
             kind: self.talks[sent.channel].kind,
             no_persist: !sent.persist,
-            red_dot: operation % 2 == 0,
+            red_dot: operation.is_multiple_of(2),
             sync_once: false,
             setting: 0,
             expire_s: 0,

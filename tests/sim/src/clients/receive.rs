@@ -51,7 +51,7 @@ impl Clients {
             }
             ServerFrame::Recv {
                 message, duplicate, ..
-            } => self.offered(now, (user, connection), &message, duplicate, oracle, wishes),
+            } => self.offered(now, (user, connection), (&message, duplicate), oracle, wishes),
             ServerFrame::Pong | ServerFrame::SubAck { .. } | ServerFrame::Disconnect { .. } => {}
         }
     }
@@ -80,8 +80,7 @@ impl Clients {
         &mut self,
         now: Duration,
         (user, connection): (usize, usize),
-        message: &Committed,
-        duplicate: bool,
+        (message, duplicate): (&Committed, bool),
         oracle: &mut Oracle,
         wishes: &mut Vec<Wish>,
     ) {

@@ -102,7 +102,7 @@ impl World {
     }
 
     /// A client's frame reaches its gateway.
-    pub(super) fn to_server(&mut self, connection: usize, frame: Option<ClientFrame>) {
+    pub(super) fn reach_server(&mut self, connection: usize, frame: Option<ClientFrame>) {
         let link = &mut self.connections[connection];
         if !link.open_at_server || self.nodes[link.node].life != link.life {
             return;
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// A frame of the server reaches a client.
-    pub(super) fn to_client(&mut self, connection: usize, frame: Option<ServerFrame>) {
+    pub(super) fn reach_client(&mut self, connection: usize, frame: Option<ServerFrame>) {
         let user = self.connections[connection].user;
         let mut wishes = Vec::new();
         match frame {

@@ -15,7 +15,7 @@ impl World {
         if self.phase != super::phases::Phase::Chaos {
             return;
         }
-        if let Some(fault) = self.faults.next() {
+        if let Some(fault) = self.faults.draw() {
             self.mix(fault as u64 + 1_000);
             self.happens(fault);
         }

@@ -1,12 +1,14 @@
 //! The world: a heap of events in virtual time, the nodes, the network between them, and the order in which everything
 //! happens. One thread, one seed, one outcome.
 
+mod agenda;
 mod effects;
 mod gateway;
 mod inject;
 mod node;
 mod phases;
 
+pub use agenda::Happening;
 pub use node::{Clock, Node, State};
 
 use crate::clients::{Clients, Purpose};
@@ -19,133 +21,15 @@ use crate::network::Network;
 use crate::oracle::{Oracle, Violation};
 use crate::rng::{Rng, Stream};
 use crate::settings::Settings;
+use agenda::Agenda;
 use gateway::Connection;
 use node::{Host, Syncer};
-use penstock_core::admin::Answer;
-use penstock_core::client::{ClientFrame, ServerFrame};
 use penstock_core::effect::{Effect, Event};
-use penstock_core::rows::{Instance, Key};
+use penstock_core::rows::Key;
 use penstock_core::shard::{Config, Shard};
 use penstock_core::types::{Boots, DiskBoot, NodeId, ProcessBoot};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Something that happens at a time.
-#[derive(Debug)]
-pub enum Happening {
-    /// An event reaches a shard; with a life, only in that process.
-    Arrive {
-        /// Index of the node.
-        node: usize,
-        /// The process that it is meant for.
-        life: Option<u32>,
-        /// The shard.
-        shard: u16,
-        /// What.
-        event: Event,
-    },
-    /// A shard that was at work looks at its mailbox.
-    Drain {
-        /// Index of the node.
-        node: usize,
-        /// Its process.
-        life: u32,
-        /// The shard.
-        shard: u16,
-    },
-    /// A shard's timer rings.
-    Timer {
-        /// Index of the node.
-        node: usize,
-        /// Its process.
-        life: u32,
-        /// The shard.
-        shard: u16,
-    },
-    /// A sync is done.
-    Synced {
-        /// Index of the node.
-        node: usize,
-        /// Its process.
-        life: u32,
-        /// The instance.
-        instance: Instance,
-    },
-    /// A client's frame reaches its node; without one, the connection is closed.
-    ToServer {
-        /// Number of the connection.
-        connection: usize,
-        /// The frame.
-        frame: Option<ClientFrame>,
-    },
-    /// A frame reaches a client; without one, the connection is closed.
-    ToClient {
-        /// Number of the connection.
-        connection: usize,
-        /// The frame.
-        frame: Option<ServerFrame>,
-    },
-    /// A gateway tries a refused frame again.
-    Retry {
-        /// Number of the connection.
-        connection: usize,
-    },
-    /// A call of the HTTP API is answered, or is not within its caller's time.
-    Answered {
-        /// Number of the call.
-        call: usize,
-        /// The answer.
-        answer: Option<Answer>,
-    },
-    /// A user looks at the clock.
-    User(usize),
-    /// The next fault.
-    Fault,
-    /// A process starts.
-    Start(usize),
-    /// A paused process goes on.
-    Resume {
-        /// Index of the node.
-        node: usize,
-        /// Its process.
-        life: u32,
-    },
-    /// The run looks after its set-up and its phases.
-    Look,
-}
-
-/// Events in order of time; what happens at the same time happens in the order in which it was put in.
-#[derive(Debug, Default)]
-struct Agenda {
-    heap: BinaryHeap<Reverse<(Duration, u64, usize)>>,
-    happenings: Vec<Option<Happening>>,
-    free: Vec<usize>,
-    sequence: u64,
-}
-
-impl Agenda {
-    fn put(&mut self, at: Duration, happening: Happening) {
-        self.sequence += 1;
-        let slot = if let Some(slot) = self.free.pop() {
-            self.happenings[slot] = Some(happening);
-            slot
-        } else {
-            self.happenings.push(Some(happening));
-            self.happenings.len() - 1
-        };
-        self.heap.push(Reverse((at, self.sequence, slot)));
-    }
-
-    fn take(&mut self) -> Option<(Duration, Happening)> {
-        let Reverse((at, _, slot)) = self.heap.pop()?;
-        self.free.push(slot);
-        let happening = self.happenings[slot]
-            .take()
-            .expect("every slot of the heap is filled");
-        Some((at, happening))
-    }
-}
 
 /// A call of the HTTP API.
 struct Call {
@@ -202,7 +86,7 @@ impl World {
             })
             .collect();
         let mut world = World {
-            network: Network::new(seed, settings.nodes, settings.network.clone()),
+            network: Network::new(seed, settings.nodes, settings.network),
             faults: Faults::new(seed, settings.faults.clone()),
             clients,
             connections: Vec::new(),
@@ -296,8 +180,8 @@ impl World {
                 self.synced(node, instance);
             }
             Happening::Drain { .. } | Happening::Timer { .. } | Happening::Synced { .. } => {}
-            Happening::ToServer { connection, frame } => self.to_server(connection, frame),
-            Happening::ToClient { connection, frame } => self.to_client(connection, frame),
+            Happening::ToServer { connection, frame } => self.reach_server(connection, frame),
+            Happening::ToClient { connection, frame } => self.reach_client(connection, frame),
             Happening::Retry { connection } => self.retry(connection),
             Happening::Answered { call, answer } => self.answered(call, answer),
             Happening::User(user) => self.user_acts(user),

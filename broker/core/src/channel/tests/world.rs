@@ -353,7 +353,7 @@ impl World {
                 NewRecord {
                     stamp_ms: self.now.wall_ms,
                     id: MessageId(i64::try_from(number).expect("small")),
-                    key: (number % 3 > 0).then_some(DedupeKey {
+                    key: (!number.is_multiple_of(3)).then_some(DedupeKey {
                         hash: number,
                         digest: u128::from(number),
                     }),

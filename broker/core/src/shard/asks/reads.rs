@@ -8,7 +8,7 @@ use crate::shard::continuation::{Lookup, Then};
 use crate::shard::ingress::{Purpose, Source};
 use crate::shard::peer::Request;
 use crate::shard::turn::Turn;
-use crate::types::{ChannelKind, DeviceFlag, GroupId, Incarnation, LeaderEpoch, SlotId, Token, Uid};
+use crate::types::{ChannelKind, GroupId, Incarnation, LeaderEpoch, SlotId, Token, Uid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl Shard {
         }
         self.online_parts.remove(&ask);
         if let Some(Job::Online(mut found)) = self.asks.remove(ask) {
-            found.sort_by(|left: &(Uid, DeviceFlag), right| left.cmp(right));
+            found.sort();
             answer(turn, ask, Answer::Online(found));
         }
     }
