@@ -155,6 +155,12 @@ impl Network {
         self.conditions = self.calm;
     }
 
+    /// Whether any link is cut or holds messages back.
+    #[must_use]
+    pub fn is_troubled(&self, now: Duration) -> bool {
+        self.cut.contains(&true) || self.clogged_until.iter().any(|&until| until > now)
+    }
+
     /// Whether a message from one node reaches the other, chance aside.
     #[must_use]
     pub fn connected(&self, from: usize, to: usize) -> bool {

@@ -28,6 +28,8 @@ pub(super) enum Purpose {
     Delivery { token: Token, through: Seq },
     /// Leadership is proved first, then a window is read in parts.
     Prove { reply_to: ReplyTo, range: HistoryRange },
+    /// Leadership is proved first, then a send is looked up: a leader of the past would not know it.
+    ProveFind(FindSend),
     /// The window.
     History(Gathering),
     /// The record of a send that an idempotency row names.
@@ -130,10 +132,8 @@ impl Shard {
                     from_uid,
                     client_msg_no,
                 };
-                self.queue.push_back(Step::FindSend {
-                    channel: channel.clone(),
-                    find,
-                });
+                active.reads.insert(token, Purpose::ProveFind(find));
+                self.to_replica(channel, Input::ProveLeadership { token });
             }
             Request::Subscribe { route, subscribe, .. } => {
                 let input = if subscribe {
@@ -193,8 +193,13 @@ impl Shard {
         let Some(active) = self.active(channel) else {
             return;
         };
-        let Some(Purpose::Prove { reply_to, range }) = active.reads.remove(&token) else {
-            return;
+        let (reply_to, range) = match active.reads.remove(&token) {
+            Some(Purpose::Prove { reply_to, range }) => (reply_to, range),
+            Some(Purpose::ProveFind(find)) => {
+                let channel = channel.clone();
+                return self.queue.push_back(Step::FindSend { channel, find });
+            }
+            _ => return,
         };
         let window = Window::of(range, active.replica.log_start(), high_watermark);
         let (from, count) = (window.first, window.count());
@@ -215,7 +220,8 @@ impl Shard {
         let Some(active) = self.active(channel) else {
             return;
         };
-        if let Some(Purpose::Prove { reply_to, .. }) = active.reads.remove(&token) {
+        let waiting = active.reads.remove(&token);
+        if let Some(Purpose::Prove { reply_to, .. } | Purpose::ProveFind(FindSend { reply_to, .. })) = waiting {
             self.reply(turn, reply_to, Reply::NotLeader { hint: None });
         }
     }
@@ -279,7 +285,7 @@ impl Shard {
                 let outcome = outcome_of(row, hash, reply);
                 self.reply(turn, reply_to, outcome);
             }
-            Some(Purpose::Prove { .. }) | None => {}
+            Some(Purpose::Prove { .. } | Purpose::ProveFind(_)) | None => {}
         }
     }
 

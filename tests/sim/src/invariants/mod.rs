@@ -147,7 +147,11 @@ impl Invariants {
     }
 
     /// A shard writes; nothing of it is visible yet.
-    pub fn writes(&mut self, owner: &Node, writes: &[Write], oracle: &mut Oracle) {
+    pub fn writes(&mut self, node: usize, owner: &Node, writes: &[Write], oracle: &mut Oracle) {
+        // A replica whose records are damaged withdraws and fetches them again (R30).
+        if self.damaged.contains(&node) {
+            return;
+        }
         for write in writes {
             if let Write::TruncateRecords { incarnation, from } = write {
                 ch_6::check(&owner.disk, *incarnation, *from, oracle);

@@ -96,7 +96,7 @@ impl World {
         let (instance, ticket) = place;
         self.count_writes(&writes);
         self.invariants
-            .writes(&self.nodes[node], &writes, &mut self.oracle);
+            .writes(node, &self.nodes[node], &writes, &mut self.oracle);
         if let Err(error) = self.nodes[node].disk.write(instance, shard, ticket, &writes) {
             return self.poisoned(node, &error);
         }

@@ -60,6 +60,10 @@ pub struct World {
     hash: u64,
     trace: bool,
     phase: phases::Phase,
+    /// When something was wrong that may take a route or a target away, in order.
+    disturbed: Vec<Duration>,
+    /// When somebody spoke in every channel after the last fault.
+    probed: Option<Duration>,
 }
 
 impl World {
@@ -103,6 +107,8 @@ impl World {
             hash: seed,
             trace,
             phase: phases::Phase::Chaos,
+            disturbed: Vec::new(),
+            probed: None,
             now: Duration::ZERO,
             agenda: Agenda::default(),
             nodes,

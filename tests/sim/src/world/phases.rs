@@ -36,6 +36,10 @@ impl World {
         if millis % 2_000 < LOOK_EVERY.as_millis() {
             self.invariants.compare_rows(&self.nodes, &mut self.oracle);
         }
+        let running = self.nodes.iter().all(|node| node.state == super::State::Running);
+        if self.network.is_troubled(self.now) || !running {
+            self.disturbed.push(self.now);
+        }
         match self.phase {
             Phase::Chaos if self.now >= healed => {
                 self.phase = Phase::Healing;
@@ -54,9 +58,12 @@ impl World {
 
     /// Once everything is set up, somebody says something in every channel.
     fn probe(&mut self) {
-        if !self.clients.is_set_up() {
+        // Routes are announced again within a touch interval and the clients' pings.
+        let recovered = self.settings.chaos + Duration::from_secs(6);
+        if !self.clients.is_set_up() || self.now < recovered {
             return;
         }
+        self.probed = Some(self.now);
         for channel in 0..self.clients.talks.len() {
             if let Some(&user) = self.clients.talks[channel].members.first() {
                 self.clients.say(self.now, user, channel, &mut self.oracle);
@@ -110,7 +117,7 @@ impl World {
                     let offered = session.offered.get(&talk.channel);
                     if member
                         && !own
-                        && sent.invoked > session.since
+                        && self.must_be_offered(session.since, sent.invoked)
                         && !offered.is_some_and(|offered| offered.contains(&seq))
                     {
                         let key = &self.oracle.channels[talk.channel].key;
@@ -127,8 +134,29 @@ impl World {
         None
     }
 
+    /// Whether a session that is open must have been offered what was sent then: nothing was wrong since it was accepted,
+    /// or all had been healed before. A run that was given up for a user whose node could not be reached leaves a hole that
+    /// its client pulls.
+    fn must_be_offered(&self, since: Duration, sent: Duration) -> bool {
+        let margin = Duration::from_secs(6);
+        let from = self.disturbed.partition_point(|&at| at + margin < since);
+        let calm = self.disturbed.get(from).is_none_or(|&at| at > sent + margin);
+        since < sent && (calm || self.probed.is_some_and(|probed| sent >= probed))
+    }
+
+    /// What a process has counted is lost with it.
+    pub(super) fn count_process(&mut self, node: usize) {
+        for host in &self.nodes[node].hosts {
+            let counters = host.shard.summary().counters;
+            self.coverage.meet_many(Met::Evictions, counters.evictions);
+        }
+    }
+
     /// Moves the counters of all parts into the coverage of the run.
     pub(super) fn close_books(&mut self) {
+        for node in 0..self.nodes.len() {
+            self.count_process(node);
+        }
         let coverage = &mut self.coverage;
         coverage.virtual_time = self.now;
         coverage.acknowledged = self.oracle.acknowledged;
