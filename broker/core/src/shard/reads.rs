@@ -133,7 +133,7 @@ impl Shard {
                     client_msg_no,
                 };
                 active.reads.insert(token, Purpose::ProveFind(find));
-                self.to_replica(channel, Input::ProveLeadership { token });
+                self.tell_replica(channel, Input::ProveLeadership { token });
             }
             Request::Subscribe { route, subscribe, .. } => {
                 let input = if subscribe {
