@@ -2,8 +2,9 @@
 //
 //   node client.mjs sdk|rpc WEBSOCKET-ADDRESS UID TOKEN
 //
-// Commands: {"send":{"channel","type","text"}} and, for rpc, {"send":{…,"clientMsgNo"}}; {"disconnect":true}.
-// Events: {"status","reason"}; {"kicked":reason}; {"ack":{"seq","id","reason"}}; {"received":{"from","channel","type","seq","id","text"}}.
+// Commands: {"send":{"channel","type","text"}} and, for rpc, {"send":{…,"clientMsgNo"}}; {"disconnect":true}; for sdk
+// {"subscribe":"channel-uri"}, {"drop":true} (the network goes away) and {"history":{"http","channel","type","limit"}}.
+// Events: {"status","reason"}; {"subscribed":{"reason"}}; {"history":[{"seq","text","timestamp"}]}; {"kicked":reason}; {"ack":{"seq","id","reason"}}; {"received":{"from","channel","type","seq","id","text"}}.
 //
 // `sdk` is the published JavaScript SDK as a web application has it: bundled, with the browser's WebSocket. `rpc` speaks
 // JSON-RPC, one object per text message.
@@ -62,7 +63,25 @@ async function sdkClient() {
     say({ received: { from: fromUID, ...place, id: messageID.toString(), text: content.text ?? content.content } });
   });
   sdk.connect();
+  const history = async ({ http, channel, type, limit }) => {
+    // As an application does it: the SDK asks its data source, and the data source asks the HTTP API.
+    sdk.config.provider.syncMessagesCallback = async (of, options) => {
+      const body = {
+        login_uid: uid, channel_id: of.channelID, channel_type: of.channelType, limit: options.limit,
+        start_message_seq: options.startMessageSeq, end_message_seq: options.endMessageSeq, pull_mode: options.pullMode,
+      };
+      const answer = await fetch(`http://${http}/channel/messagesync`, { method: "POST", body: JSON.stringify(body) });
+      return (await answer.json()).messages;
+    };
+    const options = { startMessageSeq: 1, endMessageSeq: 0, limit, pullMode: 1 };
+    const messages = await sdk.chatManager.syncMessages(sdk.newChannel(channel, type), options);
+    const text = (payload) => JSON.parse(Buffer.from(payload, "base64").toString()).content;
+    say({ history: messages.map((one) => ({ seq: one.message_seq, text: text(one.payload), timestamp: one.timestamp })) });
+  };
   return {
+    history,
+    subscribe: (uri) => sdk.onSubscribe(uri, (_message, reasonCode) => say({ subscribed: { reason: reasonCode } })),
+    drop: () => sdk.connectManager.ws.ws.close(),
     send: ({ channel, type, text }) => sdk.chatManager.send(sdk.newMessageText(text), sdk.newChannel(channel, type)),
     disconnect: () => sdk.disconnect(),
   };
@@ -114,5 +133,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
   if (command.send) client.send(command.send);
   if (command.disconnect) client.disconnect();
+  if (command.subscribe) client.subscribe(command.subscribe);
+  if (command.drop) client.drop();
+  if (command.history) await client.history(command.history);
 }
 process.exit(0);

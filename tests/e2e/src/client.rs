@@ -88,6 +88,41 @@ impl Client {
         writeln!(self.input, "{}", json!({ "send": send })).context("the client has ended")
     }
 
+    /// Starts the JavaScript SDK of this user without waiting for it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn sdk_unconnected(address: &str, uid: &str, token: &str) -> Result<Self> {
+        Self::start("sdk", address, uid, token)
+    }
+
+    /// The next status that is not "connecting": 1 connected, 3 refused, 0 closed.
+    ///
+    /// # Errors
+    /// When none comes in time.
+    pub fn status(&mut self) -> Result<i64> {
+        let status = self.wait("status", |status| {
+            status.as_i64().is_some_and(|status| status != 2)
+        })?;
+        Ok(status.as_i64().unwrap_or_default())
+    }
+
+    /// Gives the client process a command.
+    ///
+    /// # Errors
+    /// When the client has ended.
+    pub fn command(&mut self, command: &Value) -> Result<()> {
+        writeln!(self.input, "{command}").context("the client has ended")
+    }
+
+    /// The next event of this name.
+    ///
+    /// # Errors
+    /// When none comes in time.
+    pub fn event(&mut self, name: &str) -> Result<Value> {
+        self.wait(name, |_| true)
+    }
+
     /// The next acknowledgement of a send.
     ///
     /// # Errors

@@ -28,6 +28,24 @@ pub fn post(address: &str, path: &str, body: &Value) -> Result<Response> {
     )
 }
 
+/// POSTs JSON to a path with an API key; an empty key is not sent.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn post_with_key(address: &str, path: &str, body: &Value, key: &str) -> Result<Response> {
+    let text = body.to_string();
+    let key = if key.is_empty() {
+        String::new()
+    } else {
+        format!("Authorization: Bearer {key}\r\n")
+    };
+    request(
+        address,
+        &format!("POST {path} HTTP/1.1\r\n{key}Content-Length: {}\r\n", text.len()),
+        &text,
+    )
+}
+
 /// GETs a path.
 ///
 /// # Errors

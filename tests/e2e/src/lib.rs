@@ -8,8 +8,8 @@ mod http;
 mod node;
 
 pub use client::Client;
-pub use http::{Response, get, post};
-pub use node::Node;
+pub use http::{Response, get, post, post_with_key};
+pub use node::{Node, binary};
 
 use std::time::Duration;
 

@@ -22,6 +22,66 @@ pub struct Node {
 }
 
 impl Node {
+    /// Starts a node that demands tokens and an API key, with this SHA-256 of the key.
+    ///
+    /// # Errors
+    /// When the binary is missing or the node does not become ready.
+    pub fn start_guarded(api_key_sha256: &str) -> Result<Self> {
+        let data = tempfile::tempdir().context("a data directory")?;
+        let arguments = vec![
+            "--set".to_owned(),
+            format!("auth.api_key_sha256={api_key_sha256:?}"),
+        ];
+        let (child, ready) = launch(data.path(), &arguments, false)?;
+        Ok(Self {
+            child,
+            data,
+            arguments,
+            ready,
+        })
+    }
+
+    /// Host and port of its TCP listener.
+    pub fn tcp(&self) -> &str {
+        self.ready["tcp"].as_str().unwrap_or_default()
+    }
+
+    /// Kills it without warning while others still talk to it; it is reaped at its restart.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn kill_shared(&self) -> Result<()> {
+        let killed = Command::new("kill")
+            .args(["-9", &self.child.id().to_string()])
+            .status()
+            .context("kill")?;
+        if killed.success() {
+            Ok(())
+        } else {
+            bail!("the node cannot be killed")
+        }
+    }
+
+    /// Kills it without warning.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("the node cannot be killed")?;
+        self.child.wait().context("the node cannot be waited for")?;
+        Ok(())
+    }
+
+    /// Starts it again on the same data.
+    ///
+    /// # Errors
+    /// When it does not become ready again.
+    pub fn restart(&mut self) -> Result<()> {
+        self.child.wait().context("the node cannot be waited for")?;
+        (self.child, self.ready) = launch(self.data.path(), &self.arguments, true)?;
+        Ok(())
+    }
+
     /// Starts a development node on free ports and waits until it is ready. Further arguments go to `penstock serve`.
     ///
     /// # Errors
@@ -29,7 +89,7 @@ impl Node {
     pub fn start(arguments: &[&str]) -> Result<Self> {
         let data = tempfile::tempdir().context("a data directory")?;
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let (child, ready) = launch(data.path(), &arguments)?;
+        let (child, ready) = launch(data.path(), &arguments, true)?;
         Ok(Self {
             child,
             data,
@@ -56,10 +116,8 @@ impl Node {
     /// # Errors
     /// When it does not become ready again.
     pub fn kill_and_restart(&mut self) -> Result<()> {
-        self.child.kill().context("the node cannot be killed")?;
-        self.child.wait().context("the node cannot be waited for")?;
-        (self.child, self.ready) = launch(self.data.path(), &self.arguments)?;
-        Ok(())
+        self.kill()?;
+        self.restart()
     }
 
     /// Asks it to end, as a service manager does, and waits for that.
@@ -90,11 +148,13 @@ impl Drop for Node {
     }
 }
 
-fn launch(data: &Path, arguments: &[String]) -> Result<(Child, Value)> {
+fn launch(data: &Path, arguments: &[String], dev: bool) -> Result<(Child, Value)> {
     let binary = binary()?;
     let ports = ["gateway.tcp_listen", "gateway.ws_listen", "http.listen"];
     let mut child = Command::new(&binary)
-        .args(["serve", "--dev", "--data-dir"])
+        .arg("serve")
+        .args(dev.then_some("--dev"))
+        .arg("--data-dir")
         .arg(data)
         .args(
             ports
@@ -126,7 +186,10 @@ fn launch(data: &Path, arguments: &[String]) -> Result<(Child, Value)> {
 }
 
 /// The binary stands in the folder above the one that this test runs from.
-fn binary() -> Result<PathBuf> {
+///
+/// # Errors
+/// When it is not built.
+pub fn binary() -> Result<PathBuf> {
     let test = env::current_exe().context("the path of this test")?;
     let folder = test.ancestors().nth(2).context("the target folder")?;
     let binary = folder.join("penstock");

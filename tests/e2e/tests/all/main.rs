@@ -1,5 +1,10 @@
 //! The real binary with real clients.
 
+mod conversations;
+mod durability;
+mod guarded;
+mod version_six;
+
 use anyhow::Result;
 use penstock_e2e::{Client, Node, Response, get, post};
 use serde_json::{Value, json};
