@@ -76,17 +76,31 @@ impl Audience {
     }
 }
 
+/// One ephemeral subscription.
+#[derive(Debug)]
+struct Lease {
+    route: Route,
+    until: Duration,
+    number: u64,
+}
+
 /// Ephemeral subscribers (PC-6): leases, renewed by their sessions.
 #[derive(Debug, Default)]
 pub(super) struct Subscribers {
-    leases: BTreeMap<RouteKey, (Route, Duration)>,
+    leases: BTreeMap<RouteKey, Lease>,
+    /// How many subscriptions there have been.
+    issued: u64,
     /// When to look for leases that are over: not before the first of them can be.
     look_at: Option<Duration>,
 }
 
 impl Subscribers {
     pub(super) fn hold(&mut self, route: Route, until: Duration) {
-        self.leases.insert(key_of(&route), (route, until));
+        let key = key_of(&route);
+        let known = self.leases.get(&key).map(|lease| lease.number);
+        self.issued += u64::from(known.is_none());
+        let number = known.unwrap_or(self.issued);
+        self.leases.insert(key, Lease { route, until, number });
         self.look_at.get_or_insert(until);
     }
 
@@ -94,8 +108,14 @@ impl Subscribers {
         self.leases.remove(&key_of(route));
     }
 
-    pub(super) fn contains(&self, route: &Route) -> bool {
-        self.leases.contains_key(&key_of(route))
+    /// Names the subscriptions so far: a run serves these, and nobody who joins while it goes on.
+    pub(super) fn mark(&self) -> u64 {
+        self.issued
+    }
+
+    /// Whether a session had subscribed by that mark.
+    pub(super) fn contains(&self, route: &Route, mark: u64) -> bool {
+        self.leases.get(&key_of(route)).is_some_and(|lease| lease.number <= mark)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -108,20 +128,27 @@ impl Subscribers {
 
     pub(super) fn forget_overdue(&mut self, at: Duration) {
         if self.look_at.is_some_and(|look_at| look_at <= at) {
-            self.leases.retain(|_, (_, until)| *until > at);
-            self.look_at = self.leases.values().map(|(_, until)| *until).min();
+            self.leases.retain(|_, lease| lease.until > at);
+            self.look_at = self.leases.values().map(|lease| lease.until).min();
         }
     }
 
-    /// The next routes after `after`, with the place to go on from when there may be more.
-    pub(super) fn page(&self, after: Option<RouteKey>, routes_max: usize) -> (Vec<Route>, Option<RouteKey>) {
+    /// The next routes after `after` that had subscribed by the mark, with the place to go on from when there may be more.
+    pub(super) fn page(
+        &self,
+        after: Option<RouteKey>,
+        routes_max: usize,
+        mark: u64,
+    ) -> (Vec<Route>, Option<RouteKey>) {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.leases.range((from, Bound::Unbounded));
-        let routes: Vec<Route> = rest
-            .take(routes_max)
-            .map(|(_, (route, _))| route.clone())
-            .collect();
-        let next = routes.last().filter(|_| routes.len() == routes_max).map(key_of);
+        let page: Vec<&Lease> = rest.take(routes_max).map(|(_, lease)| lease).collect();
+        let next = page
+            .last()
+            .filter(|_| page.len() == routes_max)
+            .map(|lease| key_of(&lease.route));
+        let served = page.into_iter().filter(|lease| lease.number <= mark);
+        let routes = served.map(|lease| lease.route.clone()).collect();
         (routes, next)
     }
 }

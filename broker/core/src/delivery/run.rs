@@ -62,6 +62,8 @@ pub(super) struct Run {
     /// Where the cursor goes; none for messages that are not stored.
     pub(super) through: Option<Seq>,
     give_up_members_at: Duration,
+    /// Subscriptions up to here are served as such. Whoever subscribes later is served as the member that it may be.
+    mark: u64,
     source: Source,
     searches: BTreeMap<(Token, SlotId), Search>,
     parcels: BTreeMap<Token, Parcel>,
@@ -79,6 +81,7 @@ impl Run {
             messages: Messages::new(messages),
             through,
             give_up_members_at: context.patience(false),
+            mark: context.memory.subscribers.mark(),
             source,
             searches: BTreeMap::new(),
             parcels: BTreeMap::new(),
@@ -92,7 +95,7 @@ impl Run {
         while self.outstanding() <= context.page() / 2 {
             match &self.source {
                 Source::Subscribers { after } => {
-                    let (routes, next) = context.memory.subscribers.page(*after, context.page());
+                    let (routes, next) = context.memory.subscribers.page(*after, context.page(), self.mark);
                     self.source = match next {
                         Some(after) => Source::Subscribers { after: Some(after) },
                         None => Source::Derived,
@@ -180,7 +183,7 @@ impl Run {
                 let routes = known.remove(uid).unwrap_or_default();
                 for route in routes.into_iter().filter(|route| route.uid == *uid) {
                     let new = search.reached.insert(key_of(&route));
-                    if new && !context.memory.subscribers.contains(&route) {
+                    if new && !context.memory.subscribers.contains(&route, self.mark) {
                         targets.extend(self.target(route, *first, context));
                     }
                 }
