@@ -189,7 +189,7 @@ fn a_minority_leader_proves_nothing_and_reads_nothing_new() {
     world.settle();
     assert_eq!(world.checker.committed_end(), Seq(3));
     world.prove(ONE);
-    for _ in 0..10 {
+    for _ in 0..60 {
         world.settle();
         world.pass(Duration::from_secs(1));
     }

@@ -4,6 +4,8 @@
 mod cases;
 mod checker;
 mod disk;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod slot;
 mod walk;
 mod world;
