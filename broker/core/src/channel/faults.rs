@@ -14,7 +14,7 @@ macro_rules! faults {
         /// Which faults a replica has: none, because this build cannot contain them.
         #[cfg(not(feature = "mutants"))]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Faults;
+        pub struct Faults {}
 
         impl Faults {
             $(

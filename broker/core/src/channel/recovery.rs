@@ -367,7 +367,7 @@ impl Replica {
             Some(_) => self.continue_copy(turn),
             None => {
                 self.ask_promises(turn);
-                if failures % SOURCE_TRIES == 0 {
+                if failures.is_multiple_of(SOURCE_TRIES) {
                     self.need_meta(turn);
                 }
             }

@@ -34,7 +34,9 @@ fn every_planted_fault_is_found() {
         let faults = Faults::named(name).expect("a fault of this name");
         let (found, _) = walks(0..*budget, *nodes, faults);
         match found {
-            Some((seed, what)) => println!("{name}: seed {seed}: {}", what.lines().next().unwrap_or_default()),
+            Some((seed, what)) => {
+                println!("{name}: seed {seed}: {}", what.lines().next().unwrap_or_default())
+            }
             None => missed.push(*name),
         }
     }
