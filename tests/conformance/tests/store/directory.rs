@@ -305,3 +305,29 @@ fn old_idempotency_rows_are_dropped_by_day() {
         }
     );
 }
+
+#[test]
+fn a_flipped_bit_at_rest_is_a_corrupt_page_and_counted() {
+    let directory = filled();
+    // The first start moves what the log held into a table.
+    drop(Store::open(directory.path(), options()).expect("opened"));
+    let table = fs::read_dir(directory.path().join("data"))
+        .expect("read")
+        .map(|entry| entry.expect("read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sst"))
+        .max_by_key(|path| fs::metadata(path).expect("read").len())
+        .expect("a table");
+    flip(&table, 100);
+    let (store, recovered) = Store::open(directory.path(), options()).expect("opened");
+    assert!(matches!(recovered, Recovered::Intact { .. }), "{recovered:?}");
+    assert!(
+        matches!(store.read(&all_records(4)), Page::Corrupt(_)),
+        "never a shorter log (R30)"
+    );
+    let corrupt = store.metrics().corrupt.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(corrupt, 1);
+    assert!(
+        store.poisoned().is_none(),
+        "the channel withdraws, the others go on"
+    );
+}
