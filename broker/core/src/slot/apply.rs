@@ -181,6 +181,7 @@ impl Group {
     fn forget(&mut self, node: NodeId) {
         self.applied.members.remove(&node);
         self.seen_disks.remove(&node);
+        self.strangers.remove(&node);
         self.drop_sending(node);
     }
 }

@@ -15,7 +15,7 @@ use crate::types::{Boots, DiskBoot, GroupId, NodeId, Now, RaftIndex, Replica, Sl
 use penstock_wire::storage::v1;
 use raft::eraftpb::{Entry, HardState};
 use raft::{RawNode, ReadOnlyOption, StateRole};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Index and term at which every group begins. Nothing stands there, so that a member that joins later always needs a
@@ -36,7 +36,7 @@ pub struct GroupConfig {
     /// The slots whose rows belong to the group.
     pub slots: Vec<SlotId>,
     /// The first voters, the same on each of them, if this node is one; empty for a node that joins later. Disk boot 0: not known
-    /// yet, the leader learns it. Not used once anything is stored.
+    /// yet, the leader learns it. One of them that comes back with an empty disk is taken in again by itself (CO-5).
     pub first_voters: Vec<Replica>,
     /// Bounds.
     pub limits: Limits,
@@ -112,6 +112,8 @@ pub struct Group {
     pub(super) transfers: u64,
     pub(super) receiving: Option<Receiving>,
     pub(super) seen_disks: BTreeMap<NodeId, DiskBoot>,
+    /// Members that spoke under another disk than the one they vote with.
+    pub(super) strangers: BTreeSet<NodeId>,
     pub(super) stopped: bool,
     next_token: u64,
     next_tick: Duration,
@@ -187,6 +189,7 @@ impl Group {
             transfers: 0,
             receiving,
             seen_disks: BTreeMap::new(),
+            strangers: BTreeSet::new(),
             stopped: false,
             next_token: 1,
             attempt: 0,
@@ -276,6 +279,7 @@ impl Group {
         self.expire_handover(now, out);
         self.expire_snapshots(now, out);
         self.bind_disks();
+        self.heal_members();
         self.pump(now, out);
     }
 

@@ -1,7 +1,7 @@
 //! The applied state of a group: how far, and who belongs to it. It is part of the state machine, so that a snapshot always
 //! carries the membership that fits its rows (F5).
 
-use super::group::{BEGINNING, Group};
+use super::group::{BEGINNING, Group, node_of};
 use super::interface::{MemberChange, Output, ProposeError};
 use super::rows::{decode, encode, read_node};
 use crate::codec::Corrupt;
@@ -213,12 +213,61 @@ impl Group {
             .propose_conf_change(Vec::new(), conf_change(kind, member));
     }
 
+    /// CO-5 without anybody's help: a placed node that came back with another disk is removed under the old one, learns under
+    /// the new one, and votes again once it has caught up. One step a tick at most, each a change of members of its own.
+    pub(super) fn heal_members(&mut self) {
+        if !self.leads() || self.raft.raft.has_pending_conf() || self.handover.is_some() {
+            return;
+        }
+        if let Some(change) = self.next_healing().and_then(|change| self.allowed(change)) {
+            // Nobody waits for it: should it be refused or lost, a later tick proposes it again.
+            let _ = self.raft.propose_conf_change(Vec::new(), change);
+        }
+    }
+
+    fn next_healing(&self) -> Option<MemberChange> {
+        let placed = |node: NodeId| self.config.first_voters.iter().any(|voter| voter.node == node);
+        let lost = self
+            .strangers
+            .iter()
+            .find(|node| placed(**node) && self.applied.members.contains_key(node) && self.only_lost(**node));
+        if let Some(node) = lost {
+            return Some(MemberChange::Remove(*node));
+        }
+        let known = &self.applied.members;
+        let back = self
+            .seen_disks
+            .iter()
+            .find(|(node, disk)| placed(**node) && disk.0 != 0 && !known.contains_key(node));
+        if let Some((node, disk)) = back {
+            return Some(MemberChange::AddLearner(Replica {
+                node: *node,
+                disk: *disk,
+            }));
+        }
+        let learners = self.applied.learners.iter().filter_map(|id| node_of(*id));
+        let caught_up = |node: &NodeId| placed(*node) && self.allowed(MemberChange::Promote(*node)).is_some();
+        learners.into_iter().find(caught_up).map(MemberChange::Promote)
+    }
+
+    /// The member is silent under the disk that it votes with, and every other voter is alive (F6).
+    fn only_lost(&self, node: NodeId) -> bool {
+        let active = |id: u64| {
+            let progress = self.raft.raft.prs().get(id);
+            id == u64::from(self.config.node.0) || progress.is_some_and(|progress| progress.recent_active)
+        };
+        let lost = u64::from(node.0);
+        !active(lost) && self.applied.voters.iter().all(|id| *id == lost || active(*id))
+    }
+
     /// Whether a message of this node under this disk is listened to (CO-5).
     pub(super) fn knows(&mut self, from: NodeId, disk: DiskBoot) -> bool {
         let bound = self.applied.members.get(&from).copied().unwrap_or_default();
         if bound.0 != 0 && bound != disk {
+            self.strangers.insert(from);
             return false;
         }
+        self.strangers.remove(&from);
         self.seen_disks.insert(from, disk);
         true
     }

@@ -207,7 +207,12 @@ fn an_unknown_command_version_stops_the_group_everywhere() {
     );
 }
 
-/// CO-5: a node with an empty disk is not listened to under its old name; it is removed and learns from the beginning.
+fn status(world: &World, node: NodeId) -> super::super::Status {
+    world.nodes[&node].group.as_ref().unwrap().status()
+}
+
+/// CO-5: a node with an empty disk is not listened to under its old name; it is removed, learns from the beginning, and votes
+/// again, and the leader stays.
 #[test]
 fn a_wiped_node_is_replaced_by_its_new_self() {
     let mut world = three();
@@ -216,50 +221,85 @@ fn a_wiped_node_is_replaced_by_its_new_self() {
     }
     let leader = world.elect();
     let wiped = other_than(&world, leader);
-    let members = world.nodes[&leader].group.as_ref().unwrap().members();
+    let members = |world: &World| world.nodes[&leader].group.as_ref().unwrap().members();
     assert!(
-        members
+        members(&world)
             .iter()
-            .all(|member| member.disk.0 == u64::from(member.node.0)),
-        "{members:?}"
+            .all(|member| member.disk.0 == u64::from(member.node.0))
     );
     world.add_node(wiped, 99);
     world.start(wiped);
-    world.run(300);
-    assert_eq!(world.leader(), Some(leader));
-    let status = |world: &World, node: NodeId| world.nodes[&node].group.as_ref().unwrap().status();
+    world.run(10);
     assert!(
         status(&world, wiped).applied.0 <= 1,
         "it learns nothing under the old disk"
     );
-    let member = Replica {
+    let reborn = Replica {
         node: wiped,
         disk: DiskBoot(99),
     };
+    for _ in 0..1_500 {
+        world.advance();
+    }
+    world.converge();
+    assert!(members(&world).contains(&reborn), "{:?}", members(&world));
+    assert_eq!(status(&world, wiped).voters.len(), 3);
+    assert_eq!(world.leader(), Some(leader));
+    assert!(world.replaced > 0);
+}
+
+/// CO-1: a member more, by learning first; and one less.
+#[test]
+fn a_node_joins_by_learning_and_leaves() {
+    let mut world = three();
+    for number in 0..100 {
+        world.commit(join(number));
+    }
+    let leader = world.elect();
     let change = |world: &mut World, change| {
         let token = world.token();
         world.input(leader, Input::ChangeMember { token, change });
         answer(world, token)
     };
+    let joiner = Replica {
+        node: NodeId(4),
+        disk: DiskBoot(40),
+    };
+    world.add_node(joiner.node, joiner.disk.0);
+    world.start(joiner.node);
     assert_eq!(
-        change(&mut world, MemberChange::AddLearner(member)),
+        change(&mut world, MemberChange::Promote(joiner.node)),
         Err(ProposeError::Refused)
     );
-    assert_eq!(change(&mut world, MemberChange::Remove(wiped)), Ok(Reply::Done));
     assert_eq!(
-        change(&mut world, MemberChange::AddLearner(member)),
+        change(&mut world, MemberChange::AddLearner(joiner)),
         Ok(Reply::Done)
     );
     assert_eq!(
-        change(&mut world, MemberChange::Promote(wiped)),
+        change(&mut world, MemberChange::Promote(joiner.node)),
+        Err(ProposeError::Refused)
+    );
+    assert_eq!(
+        change(&mut world, MemberChange::AddLearner(joiner)),
         Err(ProposeError::Refused)
     );
     world.run(500);
-    assert!(world.replaced > 0, "{:#?}", world.statuses());
-    assert_eq!(change(&mut world, MemberChange::Promote(wiped)), Ok(Reply::Done));
+    assert_eq!(
+        change(&mut world, MemberChange::Promote(joiner.node)),
+        Ok(Reply::Done)
+    );
     world.converge();
-    assert_eq!(status(&world, wiped).voters.len(), 3);
-    assert!(world.replaced > 0);
+    assert_eq!(status(&world, joiner.node).voters.len(), 4);
+    assert_eq!(
+        change(&mut world, MemberChange::Remove(leader)),
+        Err(ProposeError::Refused)
+    );
+    assert_eq!(
+        change(&mut world, MemberChange::Remove(joiner.node)),
+        Ok(Reply::Done)
+    );
+    world.run(50);
+    assert_eq!(status(&world, leader).voters.len(), 3);
 }
 
 /// SL-9 over the whole way: a grant is committed while thousands of cursors wait.
