@@ -115,7 +115,9 @@ impl Subscribers {
 
     /// Whether a session had subscribed by that mark.
     pub(super) fn contains(&self, route: &Route, mark: u64) -> bool {
-        self.leases.get(&key_of(route)).is_some_and(|lease| lease.number <= mark)
+        self.leases
+            .get(&key_of(route))
+            .is_some_and(|lease| lease.number <= mark)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -221,7 +221,8 @@ impl Shard {
             return;
         };
         let waiting = active.reads.remove(&token);
-        if let Some(Purpose::Prove { reply_to, .. } | Purpose::ProveFind(FindSend { reply_to, .. })) = waiting {
+        if let Some(Purpose::Prove { reply_to, .. } | Purpose::ProveFind(FindSend { reply_to, .. })) = waiting
+        {
             self.reply(turn, reply_to, Reply::NotLeader { hint: None });
         }
     }
