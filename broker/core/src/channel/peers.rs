@@ -340,9 +340,10 @@ impl Replica {
         }
         let retry = self.limits.channel_retry;
         peer.deadline = (!peer.in_flight.is_empty()).then(|| turn.now.after(retry));
-        if peer.stuck > STUCK_MAX {
+        // An answer that moves on ends the wait: its deadline is gone, and nothing else would.
+        peer.waits = peer.stuck > STUCK_MAX;
+        if peer.waits {
             // It answers, but nothing comes of it: asking at once would never end.
-            peer.waits = true;
             peer.deadline = Some(turn.now.after(pause(retry, peer.stuck - STUCK_MAX)));
         }
         let nudge = !proved && !peer.waits && peer.mode == Mode::Stream && peer.next >= end;

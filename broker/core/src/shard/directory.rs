@@ -26,6 +26,9 @@ pub(super) struct GroupRoute {
     pub(super) voters: Vec<NodeId>,
     /// Who leads, if known.
     pub(super) leader: Option<NodeId>,
+    /// Who leads as the replica on this node says: it stays when a caller had no answer, because the replica says nothing
+    /// again until it changes its mind.
+    pub(super) observed: Option<NodeId>,
     /// Under which term (of a replica here, else 0).
     pub(super) term: Term,
     /// Whether this node leads it and has applied its term.
@@ -107,10 +110,20 @@ impl Directory {
         route.voters.get((tries % count) as usize).copied()
     }
 
+    /// The node to ask about presence: as for a decision, but what the replica here says comes before trying in turn.
+    pub(super) fn presence_node(&self, group: GroupId, tries: u32) -> Option<NodeId> {
+        let route = self.groups.get(&group)?;
+        route
+            .leader
+            .or(route.observed)
+            .or_else(|| self.group_node(group, tries))
+    }
+
     /// A replica on this node says who leads.
     pub(super) fn observe(&mut self, group: GroupId, leader: Option<NodeId>, term: Term, leads_here: bool) {
         if let Some(route) = self.groups.get_mut(&group) {
             route.leader = leader;
+            route.observed = leader;
             route.term = term;
             route.leads_here = leads_here;
         }

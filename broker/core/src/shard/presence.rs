@@ -102,7 +102,7 @@ impl Shard {
         let deadline = turn.now.after(self.config.limits.request_timeout);
         self.lookups.insert(token, deadline, (then, asked));
         for (group, slots) in groups {
-            let leader = self.directory.group(group).and_then(|route| route.leader);
+            let leader = self.directory.presence_node(group, (token.0 % 64) as u32);
             let request = Request::Lookup { token, slots };
             match leader {
                 Some(to) => {
