@@ -208,6 +208,11 @@ mod tests {
         let tried: Vec<_> = (0..3)
             .filter_map(|tries| directory.group_node(GroupId(1), tries))
             .collect();
-        assert_eq!(tried, nodes);
+        let voters = &directory.group(GroupId(1)).expect("the group is known").voters;
+        assert_eq!(&tried, voters);
+        assert_eq!(
+            tried.into_iter().collect::<std::collections::BTreeSet<_>>(),
+            nodes.into_iter().collect()
+        );
     }
 }
