@@ -35,7 +35,7 @@ fn every_planted_fault_is_found() {
         let (found, _) = walks(0..*budget, *nodes, faults);
         match found {
             Some((seed, what)) => {
-                println!("{name}: seed {seed}: {}", what.lines().next().unwrap_or_default())
+                eprintln!("{name}: seed {seed}: {}", what.lines().next().unwrap_or_default())
             }
             None => missed.push(*name),
         }
