@@ -219,3 +219,47 @@ impl Report {
         lacks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_has_one_trace() {
+        let plan = Plan {
+            nodes: 3,
+            from: 1,
+            to: 3,
+            mutant: None,
+            trace: false,
+            failures_max: 10,
+            twice: true,
+        };
+        let report = run(&plan, |_| {});
+        assert_eq!(report.seeds, 2);
+        let differs = report
+            .failures
+            .iter()
+            .flat_map(|outcome| &outcome.violations)
+            .any(|violation| violation.rule == "determinism");
+        assert!(!differs, "{:?}", report.failures);
+        assert_ne!(
+            run_seed(3, 1, None, false).trace_hash,
+            run_seed(3, 2, None, false).trace_hash
+        );
+    }
+
+    #[test]
+    fn a_planted_bug_is_caught() {
+        let mutant = crate::mutants::ALL
+            .iter()
+            .find(|mutant| mutant.name == "stored-before-durable");
+        let outcome = run_seed(3, 1, mutant, false);
+        let rules: Vec<&str> = outcome
+            .violations
+            .iter()
+            .map(|violation| violation.rule)
+            .collect();
+        assert!(rules.contains(&"CH-2"), "{rules:?}");
+    }
+}

@@ -259,7 +259,9 @@ impl Shard {
         }
     }
 
-    /// Rows of groups that are replicated here and have a leader are read here; the others are asked for (M-16).
+    /// Rows of groups that this node leads are read here; the others are asked for (M-16). A replica that follows knows its
+    /// leader long before it has caught up after a restart: its rows would refuse members of channels that it has not
+    /// heard of yet (SF-4).
     pub(super) fn gather_facts(&mut self, turn: &mut Turn<'_>, token: Token) -> Result<(), Miss> {
         let Some(job) = self.ingress.jobs.get(&token) else {
             return Ok(());
@@ -272,10 +274,7 @@ impl Shard {
                 continue;
             }
             let group = self.directory.group_of(row.slot);
-            let here = self
-                .directory
-                .group(group)
-                .is_some_and(|route| route.hosted && route.leader.is_some());
+            let here = self.directory.group(group).is_some_and(|route| route.leads_here);
             if !here {
                 far.entry(group).or_default().push(position);
                 continue;
