@@ -73,6 +73,20 @@ struct Job {
     question: Question,
     rows: Vec<(RowKey, Option<Option<Row>>)>,
     asked: usize,
+    /// Only the leaders' rows count: what this node's own replicas say would refuse.
+    certain: bool,
+}
+
+/// Whether the rows at hand refuse the job.
+fn refuses(job: &Job) -> bool {
+    let rows: Vec<(RowKey, Option<Row>)> = job
+        .rows
+        .iter()
+        .map(|(key, row)| (key.clone(), row.clone().flatten()))
+        .collect();
+    super::facts::facts_of(&job.question, &rows)
+        .and_then(|facts| permission::decide(&job.question, &facts))
+        .is_err()
 }
 
 /// Everything on its way in at this shard.
@@ -228,6 +242,7 @@ impl Shard {
                 question,
                 rows,
                 asked: 0,
+                certain: false,
             },
         );
         self.queue.push_back(Step::Facts { job: token });
@@ -259,9 +274,9 @@ impl Shard {
         }
     }
 
-    /// Rows of groups that this node leads are read here; the others are asked for (M-16). A replica that follows knows its
-    /// leader long before it has caught up after a restart: its rows would refuse members of channels that it has not
-    /// heard of yet (SF-4).
+    /// Rows of groups that are replicated here and have a leader are read here; the others are asked for (M-16). A replica
+    /// that follows knows its leader long before it has caught up after a restart, and its rows would refuse members of
+    /// channels that it has not heard of yet (SF-4): a refusal is decided again by the leaders' rows.
     pub(super) fn gather_facts(&mut self, turn: &mut Turn<'_>, token: Token) -> Result<(), Miss> {
         let Some(job) = self.ingress.jobs.get(&token) else {
             return Ok(());
@@ -274,7 +289,9 @@ impl Shard {
                 continue;
             }
             let group = self.directory.group_of(row.slot);
-            let here = self.directory.group(group).is_some_and(|route| route.leads_here);
+            let here = self.directory.group(group).is_some_and(|route| {
+                route.leads_here || (!job.certain && route.hosted && route.leader.is_some())
+            });
             if !here {
                 far.entry(group).or_default().push(position);
                 continue;
@@ -351,9 +368,17 @@ impl Shard {
     }
 
     fn decide(&mut self, turn: &mut Turn<'_>, token: Token) {
-        let Some(job) = self.ingress.jobs.remove(&token) else {
+        let Some(mut job) = self.ingress.jobs.remove(&token) else {
             return;
         };
+        if !job.certain && refuses(&job) {
+            job.certain = true;
+            for (_, row) in &mut job.rows {
+                *row = None;
+            }
+            self.ingress.jobs.insert(token, job);
+            return self.queue.push_back(Step::Facts { job: token });
+        }
         let rows: Vec<(RowKey, Option<Row>)> = job
             .rows
             .into_iter()

@@ -77,7 +77,7 @@ impl Mutant {
             Channel(name) => faults.channel = channel::Faults::named(name).expect("a fault of channels"),
             Slot(name) => faults.slot = slot::faults::Faults::named(name).expect("a fault of groups"),
             Append(plant) => plant(&mut faults.append),
-            Hooks(plant) => plant(&mut faults.hooks),
+            Plant::Hooks(plant) => plant(&mut faults.hooks),
             Delivery(fault) => faults.delivery = delivery::Faults::planted(fault),
             Presence(fault) => faults.presence = presence::Faults::planted(fault),
             Session(fault) => faults.session = session::Faults::planted(fault),
@@ -103,7 +103,7 @@ const fn mutant(
     }
 }
 
-use Plant::{Append, Channel, Delivery, Hooks, Presence, Session, Slot};
+use Plant::{Append, Channel, Delivery, Presence, Session, Slot};
 
 /// All planted bugs.
 pub static ALL: &[Mutant] = &[
@@ -178,13 +178,6 @@ pub static ALL: &[Mutant] = &[
         "Q10: the old set's quorum is not asked while voters change.",
     ),
     mutant(
-        "q11-stale-reply-counts",
-        3,
-        200,
-        Channel("stale_reply_counts"),
-        "Q11: replies of another epoch count.",
-    ),
-    mutant(
         "q12-watermark-before-epoch-start",
         3,
         200,
@@ -241,13 +234,6 @@ pub static ALL: &[Mutant] = &[
         "An old state of a damaged disk is opened as if nothing were missing (M-8).",
     ),
     mutant(
-        "process-boot-kept",
-        3,
-        200,
-        Plant::Driver(|driver| driver.keeps_process_boot = true),
-        "A process starts under the boot of the one before it (M-4).",
-    ),
-    mutant(
         "disk-boot-kept",
         3,
         200,
@@ -267,20 +253,6 @@ pub static ALL: &[Mutant] = &[
         100,
         Append(|faults| faults.idempotency_skipped_after_failover = true),
         "A new leader knows no idempotency keys (AP-2).",
-    ),
-    mutant(
-        "cursor-ahead-of-effect",
-        3,
-        200,
-        Hooks(|faults| faults.cursor_ahead_of_effect = true),
-        "A cursor is stored when its run is handed out (M-6).",
-    ),
-    mutant(
-        "deliver-uncommitted",
-        3,
-        100,
-        Delivery(delivery::Fault::DeliverUncommitted),
-        "Records above the high watermark are pushed (CH-3).",
     ),
     mutant(
         "cursor-before-bound",
@@ -325,25 +297,11 @@ pub static ALL: &[Mutant] = &[
         "Term and vote are not stored (F1).",
     ),
     mutant(
-        "stage-not-cleared",
-        3,
-        200,
-        Slot("stage_not_cleared"),
-        "A new snapshot is staged on top of what an earlier one left (M-10).",
-    ),
-    mutant(
         "snapshot-without-changes",
         3,
         200,
         Slot("snapshot_without_changes"),
         "Rows written while a snapshot is read are not sent with it (SL-7).",
-    ),
-    mutant(
-        "meta-compare-skipped",
-        3,
-        200,
-        Slot("meta_compare_skipped"),
-        "A meta is written over any version (CH-9).",
     ),
 ];
 
