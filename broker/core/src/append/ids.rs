@@ -113,6 +113,12 @@ impl Generator {
                 {
                     self.durable = until;
                     self.asked = None;
+                    // A generator that idled, or has just started, goes on from the time of its lease, not from where it
+                    // stopped.
+                    let begun = until.saturating_sub(LEASE_MS + 1);
+                    if begun > self.last.0 {
+                        self.last = (begun, STEP_MAX);
+                    }
                 }
             }
         }
