@@ -26,7 +26,10 @@ struct Network {
 
 impl Network {
     fn cut(&self, node: NodeId) {
-        self.cut.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
+        self.cut
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(node);
     }
 
     fn heal(&self) {
@@ -47,7 +50,13 @@ impl Transport for Link {
             return;
         }
         drop(cut);
-        let node = self.network.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&to).and_then(Weak::upgrade);
+        let node = self
+            .network
+            .nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&to)
+            .and_then(Weak::upgrade);
         if let Some(node) = node {
             node.receive(self.from, message);
         }
@@ -98,14 +107,32 @@ impl Cluster {
             let settings = Settings::parse("", &overrides)?;
             let surroundings = Surroundings {
                 clients: Arc::new(NoClients),
-                transport: Arc::new(Link { from: id, network: Arc::clone(&network) }),
+                transport: Arc::new(Link {
+                    from: id,
+                    network: Arc::clone(&network),
+                }),
                 fatal: Arc::clone(&failed) as Arc<dyn Fatal>,
             };
-            let started = Arc::new(node::start(&settings, true, &ids, node::mailboxes(&settings), surroundings)?);
-            network.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::downgrade(&started));
+            let started = Arc::new(node::start(
+                &settings,
+                true,
+                &ids,
+                node::mailboxes(&settings),
+                surroundings,
+            )?);
+            network
+                .nodes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id, Arc::downgrade(&started));
             nodes.push(started);
         }
-        Ok(Cluster { nodes, network, failed, _data: data })
+        Ok(Cluster {
+            nodes,
+            network,
+            failed,
+            _data: data,
+        })
     }
 
     async fn wait_until_ready(&self) -> Result<()> {
@@ -127,7 +154,9 @@ impl Cluster {
             let later = matches!(
                 answer,
                 Answer::Failed(Failure::Busy | Failure::Unavailable(_) | Failure::Timeout)
-                    | Answer::Sent(Outcome::Unknown | Outcome::Refused(Reason::NODE_NOT_MATCH | Reason::RATE_LIMITED))
+                    | Answer::Sent(
+                        Outcome::Unknown | Outcome::Refused(Reason::NODE_NOT_MATCH | Reason::RATE_LIMITED)
+                    )
             );
             if !later {
                 return Ok(answer);
@@ -161,7 +190,11 @@ impl Cluster {
                 .iter()
                 .map(|one| {
                     let message = &one.message;
-                    (message.draft.client_msg_no.to_string(), message.id.0, message.seq.0)
+                    (
+                        message.draft.client_msg_no.to_string(),
+                        message.id.0,
+                        message.seq.0,
+                    )
                 })
                 .collect()),
             other => bail!("no history: {other:?}"),
@@ -217,7 +250,10 @@ async fn every_node_may_be_cut_off_and_nothing_acknowledged_is_lost() -> Result<
         let history = cluster.history(place).await?;
         assert_eq!(history, acknowledged, "as node {} tells it", place + 1);
     }
-    assert!((1..).zip(&acknowledged).all(|(seq, (_, _, found))| *found == seq), "seqs have gaps");
+    assert!(
+        (1..).zip(&acknowledged).all(|(seq, (_, _, found))| *found == seq),
+        "seqs have gaps"
+    );
     assert_eq!(cluster.failed.0.get(), None);
     Ok(())
 }

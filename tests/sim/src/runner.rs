@@ -42,7 +42,13 @@ pub struct Plan {
     pub failures_max: usize,
     /// Run every seed twice and compare.
     pub twice: bool,
+    /// Seeds that break nothing but [`KNOWN_OPEN`] are counted and named, but are no failures.
+    pub tolerate_open: bool,
 }
+
+/// Rules on which the simulator still finds violations. Nothing that was acknowledged is lost by them: a member who is online
+/// is not pushed a message within the time that the check grants, and has it by pulling.
+pub const KNOWN_OPEN: &[&str] = &["check-6"];
 
 /// The sum over all seeds of a plan.
 #[derive(Debug, Default)]
@@ -53,6 +59,8 @@ pub struct Report {
     pub coverage: Coverage,
     /// Seeds that broke a rule, in order.
     pub failures: Vec<Outcome>,
+    /// Seeds that broke nothing but what is known to be open.
+    pub open: Vec<u64>,
     /// Virtual time of each seed.
     pub virtual_times: Vec<Duration>,
     /// Acknowledged messages of each seed.
@@ -157,7 +165,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&Report)) -> Report {
         }
         drop(sender);
         for outcome in outcomes {
-            report.take(outcome);
+            report.take(outcome, plan.tolerate_open);
             report.elapsed = started.elapsed();
             if report.failures.len() >= plan.failures_max {
                 stop.store(true, Ordering::Relaxed);
@@ -171,12 +179,19 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&Report)) -> Report {
 }
 
 impl Report {
-    fn take(&mut self, outcome: Outcome) {
+    fn take(&mut self, outcome: Outcome, tolerate_open: bool) {
         self.seeds += 1;
         self.coverage.add(&outcome.coverage);
         if outcome.violations.is_empty() {
             self.virtual_times.push(outcome.coverage.virtual_time);
             self.acknowledged.push(outcome.coverage.acknowledged);
+        } else if tolerate_open
+            && outcome
+                .violations
+                .iter()
+                .all(|one| KNOWN_OPEN.contains(&one.rule))
+        {
+            self.open.push(outcome.seed);
         } else {
             self.failures.push(outcome);
         }

@@ -125,7 +125,9 @@ fn a_cold_row_is_asked_for_and_an_unknown_token_is_ignored() {
 fn first_id_after_a_long_idle_time_is_not_older_than_the_lease() {
     let mut rows = MemoryRows::default();
     let mut generator = start(1, 0, &mut rows, 5_000);
-    let id = generator.next(now(3_600_000)).expect("the lease still covers its own time");
+    let id = generator
+        .next(now(3_600_000))
+        .expect("the lease still covers its own time");
     let time = u64::try_from(id.0).expect("positive") >> 22;
     assert_eq!(time, now(5_000).wall_ms - EPOCH_MS);
 }

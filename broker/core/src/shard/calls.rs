@@ -221,18 +221,47 @@ impl Shard {
     /// Tries again what is due and ends what is over its deadline.
     pub(super) fn expire_calls(&mut self, turn: &mut Turn<'_>) {
         while let Some((token, call)) = self.calls.due(turn.now) {
-            if turn.now.monotonic >= call.deadline {
-                self.settle(turn, call.then, None);
+            // Whoever did not answer is not asked first by the next request either.
+            match (call.state, call.request.target()) {
+                (State::Asked(node), Target::Group(group)) => self.directory.hint(group, node, None),
+                (State::Asked(_), Target::Channel(channel)) => self.directory.forget_channel(channel),
+                (State::Backoff | State::Resolving, _) => {}
+            }
+            if turn.now.monotonic < call.deadline {
+                self.attempt(turn, token, call);
                 continue;
             }
-            if let (State::Asked(node), Target::Group(group)) = (call.state, call.request.target()) {
-                self.directory.hint(group, node, None);
-            }
-            if let (State::Asked(_), Target::Channel(channel)) = (call.state, call.request.target()) {
-                self.directory.forget_channel(channel);
-            }
-            self.attempt(turn, token, call);
+            // What was asked and not answered may have been done; what was never asked was not.
+            let reply = match call.state {
+                State::Asked(_) => None,
+                State::Backoff | State::Resolving => Some(Reply::Unavailable),
+            };
+            self.settle(turn, call.then, reply);
         }
+    }
+
+    /// A node is dead or has restarted: what it was asked is not answered any more. Repeatable requests go elsewhere at
+    /// once, the outcome of others is unknown at once.
+    pub(super) fn calls_lost(&mut self, turn: &mut Turn<'_>, node: NodeId) {
+        self.directory.forget_node(node);
+        let lost: Vec<Token> = self
+            .calls
+            .pending
+            .iter()
+            .filter(|(_, call)| call.state == State::Asked(node))
+            .map(|(&token, _)| token)
+            .collect();
+        for token in lost {
+            let Some(mut call) = self.calls.take(token) else {
+                continue;
+            };
+            if !is_repeatable(&call.request) {
+                call.deadline = turn.now.monotonic;
+            }
+            call.wake = turn.now.monotonic;
+            self.calls.insert(token, call);
+        }
+        self.expire_calls(turn);
     }
 }
 

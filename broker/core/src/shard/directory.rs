@@ -169,6 +169,26 @@ impl Directory {
         }
     }
 
+    /// A node is dead: nothing is led there.
+    pub(super) fn forget_node(&mut self, node: NodeId) {
+        let led: Vec<ChannelKey> = self
+            .channels
+            .iter()
+            .filter(|(_, (route, _))| route.node == node)
+            .map(|(channel, _)| channel.clone())
+            .collect();
+        for channel in led {
+            self.forget_channel(&channel);
+        }
+        for route in self
+            .groups
+            .values_mut()
+            .filter(|route| route.leader == Some(node))
+        {
+            route.leader = None;
+        }
+    }
+
     /// The cached leader was wrong.
     pub(super) fn forget_channel(&mut self, channel: &ChannelKey) {
         if let Some((_, used)) = self.channels.remove(channel) {
@@ -205,7 +225,7 @@ mod tests {
         directory.observe(GroupId(1), Some(NodeId(2)), Term(4), false);
         assert_eq!(directory.group_node(GroupId(1), 1), Some(NodeId(2)));
         directory.hint(GroupId(1), NodeId(2), None);
-        let tried: Vec<_> = (0..3)
+        let mut tried: Vec<_> = (0..3)
             .filter_map(|tries| directory.group_node(GroupId(1), tries))
             .collect();
         let voters = &directory.group(GroupId(1)).expect("the group is known").voters;

@@ -49,6 +49,7 @@ impl Shard {
             && (rebooted || !after.alive)
         {
             self.fence_node(turn, node, boot);
+            self.calls_lost(turn, node);
         }
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in groups {

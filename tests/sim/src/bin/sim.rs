@@ -2,14 +2,14 @@
 //! 3: the run did not meet what it has to meet.
 
 use penstock_sim::mutants::{self, Mutant};
-use penstock_sim::runner::{Plan, Report, run};
+use penstock_sim::runner::{KNOWN_OPEN, Plan, Report, run};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str =
     "usage: cargo sim --nodes N --seeds COUNT | FROM..TO [--mutant NAME] [--trace] [--check-determinism] \
-                     [--failures COUNT]
+                     [--failures COUNT] [--tolerate-open]
        cargo sim --list-mutants";
 
 const BROKEN: u8 = 1;
@@ -36,6 +36,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Option<Plan>, St
         trace: false,
         failures_max: 5,
         twice: false,
+        tolerate_open: false,
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
@@ -52,6 +53,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Option<Plan>, St
             "--failures" => plan.failures_max = number(&value()?)?,
             "--trace" => plan.trace = true,
             "--check-determinism" => plan.twice = true,
+            "--tolerate-open" => plan.tolerate_open = true,
             _ => return Err(format!("unknown word {word}")),
         }
     }
@@ -123,6 +125,14 @@ fn summary(plan: &Plan, report: &Report) -> String {
         text += &format!(
             "  replay: cargo sim --nodes {} --seeds {from}..{to}{mutant}\n",
             plan.nodes
+        );
+    }
+    if !report.open.is_empty() {
+        let rules = KNOWN_OPEN.join(", ");
+        text += &format!(
+            "known to be open ({rules}): {} seeds: {:?}\n",
+            report.open.len(),
+            report.open
         );
     }
     for lack in report.lacks(plan.nodes) {
