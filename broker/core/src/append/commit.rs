@@ -6,7 +6,7 @@ use crate::message::Outcome;
 use crate::types::{MessageId, Seq};
 use std::collections::BTreeMap;
 
-/// Proof that what it holds is committed. Only [`Ledger::commit`] and [`Ledger::prove`], which read the high watermark of a
+/// Proof that what it holds is committed. Only `Ledger::commit` and `Ledger::prove`, which read the high watermark of a
 /// commit notification, can build one.
 #[derive(Debug)]
 pub struct Committed<T> {
