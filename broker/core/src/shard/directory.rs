@@ -225,7 +225,7 @@ mod tests {
         directory.observe(GroupId(1), Some(NodeId(2)), Term(4), false);
         assert_eq!(directory.group_node(GroupId(1), 1), Some(NodeId(2)));
         directory.hint(GroupId(1), NodeId(2), None);
-        let mut tried: Vec<_> = (0..3)
+        let tried: Vec<_> = (0..3)
             .filter_map(|tries| directory.group_node(GroupId(1), tries))
             .collect();
         let voters = &directory.group(GroupId(1)).expect("the group is known").voters;
