@@ -214,7 +214,11 @@ impl Shard {
             (Reply::Unavailable | Reply::Proposed(Err(ProposeError::Full)), Target::Group(_)) => {
                 self.back_off(turn, token, call);
             }
-            _ => self.settle(turn, call.then, Some(reply)),
+            (_, Target::Group(group)) => {
+                self.directory.answered(group, from);
+                self.settle(turn, call.then, Some(reply));
+            }
+            (_, Target::Channel(_)) => self.settle(turn, call.then, Some(reply)),
         }
     }
 
@@ -244,6 +248,7 @@ impl Shard {
     /// once, the outcome of others is unknown at once.
     pub(super) fn calls_lost(&mut self, turn: &mut Turn<'_>, node: NodeId) {
         self.directory.forget_node(node);
+        self.repeats.forget(node);
         let lost: Vec<Token> = self
             .calls
             .pending

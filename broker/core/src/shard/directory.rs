@@ -129,6 +129,15 @@ impl Directory {
         }
     }
 
+    /// `from` decided something of the group, so it leads. Where a replica is hosted here, that one knows better.
+    pub(super) fn answered(&mut self, group: GroupId, from: NodeId) {
+        if let Some(route) = self.groups.get_mut(&group)
+            && !route.hosted
+        {
+            route.leader = Some(from);
+        }
+    }
+
     /// `from` does not lead (or did not answer); perhaps `hint` does.
     pub(super) fn hint(&mut self, group: GroupId, from: NodeId, hint: Option<NodeId>) {
         if let Some(route) = self.groups.get_mut(&group)

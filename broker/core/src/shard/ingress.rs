@@ -6,17 +6,17 @@
 
 use super::Shard;
 use super::continuation::Then;
-use super::peer::{HistoryRange, Reply, Request, RowKey};
+use super::peer::{HistoryRange, Request, RowKey};
 use super::step::Step;
 use super::turn::Turn;
 use crate::admin::{Answer, Failure, HistoryQuery, SendAsk};
 use crate::client;
 use crate::message::{Draft, MessageFlags, Outcome};
 use crate::permission::{self, Facts, Question};
-use crate::rows::{Key, Miss, Row, Rows};
+use crate::rows::Row;
 use crate::session;
 use crate::types::{
-    ChannelKey, ChannelKind, ConnectionId, GroupId, Incarnation, LeaderEpoch, Reason, Route, Seq, Token, Uid,
+    ChannelKey, ChannelKind, ConnectionId, Incarnation, LeaderEpoch, Reason, Route, Seq, Token, Uid,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -67,32 +67,20 @@ pub(super) struct Subscription {
 
 /// One thing on its way in.
 #[derive(Debug)]
-struct Job {
-    source: Source,
-    purpose: Purpose,
-    question: Question,
-    rows: Vec<(RowKey, Option<Option<Row>>)>,
-    asked: usize,
+pub(super) struct Job {
+    pub(super) source: Source,
+    pub(super) purpose: Purpose,
+    pub(super) question: Question,
+    pub(super) rows: Vec<(RowKey, Option<Option<Row>>)>,
+    pub(super) asked: usize,
     /// Only the leaders' rows count: what this node's own replicas say would refuse.
-    certain: bool,
-}
-
-/// Whether the rows at hand refuse the job.
-fn refuses(job: &Job) -> bool {
-    let rows: Vec<(RowKey, Option<Row>)> = job
-        .rows
-        .iter()
-        .map(|(key, row)| (key.clone(), row.clone().flatten()))
-        .collect();
-    super::facts::facts_of(&job.question, &rows)
-        .and_then(|facts| permission::decide(&job.question, &facts))
-        .is_err()
+    pub(super) certain: bool,
 }
 
 /// Everything on its way in at this shard.
 #[derive(Debug, Default)]
 pub(super) struct Ingress {
-    jobs: BTreeMap<Token, Job>,
+    pub(super) jobs: BTreeMap<Token, Job>,
     sessions: BTreeMap<ConnectionId, VecDeque<(Source, Purpose)>>,
 }
 
@@ -274,123 +262,8 @@ impl Shard {
         }
     }
 
-    /// Rows of groups that are replicated here and have a leader are read here; the others are asked for (M-16). A replica
-    /// that follows knows its leader long before it has caught up after a restart, and its rows would refuse members of
-    /// channels that it has not heard of yet (SF-4): a refusal is decided again by the leaders' rows.
-    pub(super) fn gather_facts(&mut self, turn: &mut Turn<'_>, token: Token) -> Result<(), Miss> {
-        let Some(job) = self.ingress.jobs.get(&token) else {
-            return Ok(());
-        };
-        let mut found = Vec::new();
-        let mut missing = Vec::new();
-        let mut far: BTreeMap<GroupId, Vec<usize>> = BTreeMap::new();
-        for (position, (row, known)) in job.rows.iter().enumerate() {
-            if known.is_some() {
-                continue;
-            }
-            let group = self.directory.group_of(row.slot);
-            let here = self.directory.group(group).is_some_and(|route| {
-                route.leads_here || (!job.certain && route.hosted && route.leader.is_some())
-            });
-            if !here {
-                far.entry(group).or_default().push(position);
-                continue;
-            }
-            match turn.rows.row(&Key::Slot {
-                slot: row.slot,
-                table: row.table,
-                key: row.key.clone(),
-            }) {
-                Ok(value) => found.push((position, value)),
-                Err(Miss(keys)) => missing.extend(keys),
-            }
-        }
-        if !missing.is_empty() {
-            return Err(Miss(missing));
-        }
-        let Some(job) = self.ingress.jobs.get_mut(&token) else {
-            return Ok(());
-        };
-        for (position, value) in found {
-            job.rows[position].1 = Some(value);
-        }
-        job.asked = far.len();
-        let questions: Vec<_> = far
-            .into_iter()
-            .map(|(group, positions)| {
-                let keys = positions
-                    .iter()
-                    .map(|&position| job.rows[position].0.clone())
-                    .collect();
-                (group, positions, keys)
-            })
-            .collect();
-        if questions.is_empty() {
-            self.decide(turn, token);
-        }
-        for (group, positions, keys) in questions {
-            self.call(
-                turn,
-                Request::Rows { group, keys },
-                Then::Facts {
-                    job: token,
-                    positions,
-                },
-            );
-        }
-        Ok(())
-    }
-
-    /// Rows came from elsewhere, or could not be had: then it is refused, worth a retry (SF-4).
-    pub(super) fn on_facts(
-        &mut self,
-        turn: &mut Turn<'_>,
-        token: Token,
-        positions: &[usize],
-        reply: Option<Reply>,
-    ) {
-        let Some(job) = self.ingress.jobs.get_mut(&token) else {
-            return;
-        };
-        let Some(Reply::Rows(rows)) = reply else {
-            if let Some(job) = self.ingress.jobs.remove(&token) {
-                self.finish(turn, job.source, job.purpose, None, Err(Reason::NODE_NOT_MATCH));
-            }
-            return;
-        };
-        for (&position, row) in positions.iter().zip(rows) {
-            job.rows[position].1 = Some(row);
-        }
-        job.asked -= 1;
-        if job.asked == 0 {
-            self.decide(turn, token);
-        }
-    }
-
-    fn decide(&mut self, turn: &mut Turn<'_>, token: Token) {
-        let Some(mut job) = self.ingress.jobs.remove(&token) else {
-            return;
-        };
-        if !job.certain && refuses(&job) {
-            job.certain = true;
-            for (_, row) in &mut job.rows {
-                *row = None;
-            }
-            self.ingress.jobs.insert(token, job);
-            return self.queue.push_back(Step::Facts { job: token });
-        }
-        let rows: Vec<(RowKey, Option<Row>)> = job
-            .rows
-            .into_iter()
-            .map(|(key, row)| (key, row.flatten()))
-            .collect();
-        let verdict = super::facts::facts_of(&job.question, &rows)
-            .and_then(|facts| permission::decide(&job.question, &facts).map(|()| facts));
-        self.finish(turn, job.source, job.purpose, Some(job.question), verdict);
-    }
-
     /// Permission is decided: forward, or refuse.
-    fn finish(
+    pub(super) fn finish(
         &mut self,
         turn: &mut Turn<'_>,
         source: Source,

@@ -24,6 +24,7 @@ mod channels;
 mod config;
 mod consumers;
 mod continuation;
+mod deciding;
 mod delivering;
 mod directory;
 mod expiry;
@@ -41,6 +42,7 @@ mod peer;
 mod pending;
 mod presence;
 mod reads;
+mod repeats;
 mod sessions;
 mod step;
 mod turn;
@@ -109,6 +111,7 @@ pub struct Shard {
     pushing: pending::Pending<delivering::Pushing>,
     ingress: ingress::Ingress,
     forwarders: BTreeMap<ChannelKey, forwarding::Forwarder>,
+    repeats: repeats::Repeats,
     asks: asks::Asks,
     online_parts: BTreeMap<Token, usize>,
     counters: Counters,
@@ -158,6 +161,7 @@ impl Shard {
             pushing: pending::Pending::default(),
             ingress: ingress::Ingress::default(),
             forwarders: BTreeMap::new(),
+            repeats: repeats::Repeats::default(),
             asks: asks::Asks::default(),
             online_parts: BTreeMap::new(),
             counters: Counters::default(),

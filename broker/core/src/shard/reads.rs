@@ -102,11 +102,6 @@ impl Shard {
             Request::Append {
                 incarnation, drafts, ..
             } if incarnation == current => {
-                // A network may repeat a request: the answer to its first copy is the answer, and a second copy that finds
-                // the queue full must not refuse what the first appended (R21).
-                if active.submits.values().any(|waiting| *waiting == reply_to) {
-                    return;
-                }
                 active.submits.insert(token, reply_to);
                 let input = append::Input::Submit { token, drafts };
                 self.queue.push_back(Step::Append {

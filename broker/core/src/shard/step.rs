@@ -308,6 +308,11 @@ impl Shard {
 
     /// A request for a machine of this shard.
     fn on_request(&mut self, turn: &mut Turn<'_>, reply_to: ReplyTo, request: Request) {
+        // Inside a node nothing is repeated.
+        let far = reply_to.node != self.config.node;
+        if far && matches!(request, Request::Append { .. }) && self.repeats.has_come(reply_to) {
+            return;
+        }
         if self.held.len() >= self.config.limits.held_max {
             return self.reply(turn, reply_to, Reply::Busy);
         }

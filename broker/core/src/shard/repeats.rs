@@ -1,0 +1,75 @@
+//! Append requests that have come before. A network may repeat a request: the answer to its first copy is the answer, and
+//! a later copy must not refuse what the first one appended (R21).
+
+use super::groups::ReplyTo;
+use crate::types::NodeId;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Requests remembered; the oldest is forgotten first. Far more than are under way at once.
+const REMEMBERED_MAX: usize = 16_384;
+
+/// The requests that came last, by who waits for their answer: a name is given once per process of the asking node.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    known: BTreeSet<(NodeId, u16, u64)>,
+    order: VecDeque<(NodeId, u16, u64)>,
+}
+
+impl Repeats {
+    /// Whether this request has come before; remembers it.
+    pub(super) fn has_come(&mut self, from: ReplyTo) -> bool {
+        let name = (from.node, from.shard, from.token.0);
+        if !self.known.insert(name) {
+            return true;
+        }
+        self.order.push_back(name);
+        if self.order.len() > REMEMBERED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        false
+    }
+
+    /// The node has restarted: it gives its names anew.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.known.retain(|(known, _, _)| *known != node);
+        self.order.retain(|(known, _, _)| *known != node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Token;
+
+    fn from(node: u16, token: u64) -> ReplyTo {
+        ReplyTo {
+            node: NodeId(node),
+            shard: 0,
+            token: Token(token),
+        }
+    }
+
+    #[test]
+    fn a_second_copy_is_known_until_its_sender_restarts() {
+        let mut repeats = Repeats::default();
+        assert!(!repeats.has_come(from(1, 7)));
+        assert!(repeats.has_come(from(1, 7)));
+        assert!(!repeats.has_come(from(2, 7)));
+        repeats.forget(NodeId(1));
+        assert!(!repeats.has_come(from(1, 7)) && repeats.has_come(from(2, 7)));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut repeats = Repeats::default();
+        for token in 0..REMEMBERED_MAX as u64 + 10 {
+            assert!(!repeats.has_come(from(1, token)));
+        }
+        assert_eq!(
+            (repeats.known.len(), repeats.order.len()),
+            (REMEMBERED_MAX, REMEMBERED_MAX)
+        );
+    }
+}
