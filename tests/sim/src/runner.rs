@@ -249,6 +249,7 @@ mod tests {
             trace: false,
             failures_max: 10,
             twice: true,
+            tolerate_open: false,
         };
         let report = run(&plan, |_| {});
         assert_eq!(report.seeds, 2);
