@@ -23,7 +23,7 @@ pub use shared::{Clients, Fatal, Transport};
 use penstock_core::admin::{Answer, Ask, Failure};
 use penstock_core::effect::Event;
 use penstock_core::shard::{Config, Image, Peer, Shard};
-use penstock_core::types::{ConnectionId, NodeId};
+use penstock_core::types::NodeId;
 use penstock_store::{Store, Writer};
 use shared::Shared;
 use std::sync::Arc;
@@ -64,8 +64,7 @@ impl Node {
     /// When a thread cannot be started.
     pub fn start(shards: Vec<(Config, Image)>, parts: Parts) -> std::io::Result<Node> {
         let node = shards.first().map_or(NodeId(0), |(config, _)| config.node);
-        let (readers, mut threads) =
-            reader::Readers::start(parts.readers, parts.writer.store(), &parts.mailboxes)?;
+        let readers = reader::Readers::start(parts.readers, parts.writer.store(), &parts.mailboxes)?;
         let shared = Arc::new(Shared {
             node,
             clock: Clock::default(),
@@ -79,8 +78,7 @@ impl Node {
             fatal: parts.fatal,
             counted: counted::Board::new(shards.len()),
         });
-        // Readers end when the last sender is gone, which the shards hold: they are not waited for.
-        threads.clear();
+        let mut threads = Vec::new();
         for (config, image) in shards {
             let index = config.shard;
             let mailbox = Arc::clone(&shared.mailboxes[usize::from(index)]);
@@ -100,14 +98,6 @@ impl Node {
     /// A message from another node.
     pub fn receive(&self, from: NodeId, message: Peer) {
         self.shared.receive(from, message);
-    }
-
-    /// The mailbox of the shard that owns a connection.
-    #[must_use]
-    pub fn mailbox_of(&self, connection: ConnectionId) -> &Mailbox {
-        // There are at most 8 shards, so the count fits.
-        let shard = penstock_core::client::shard_of(connection, self.shared.mailboxes.len() as u16);
-        &self.shared.mailboxes[usize::from(shard)]
     }
 
     /// Asks the core; every answer comes within a bound.

@@ -7,7 +7,6 @@ use penstock_core::types::Token;
 use penstock_store::Store;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 /// A read that may block.
 pub(super) enum Job {
@@ -31,7 +30,8 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Starts `threads` readers that complete into the shards' mailboxes.
+    /// Starts `threads` readers that complete into the shards' mailboxes. They end with the last shard, which holds the way
+    /// to them, and are not waited for: nobody needs an answer then.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -39,16 +39,15 @@ impl Readers {
         threads: usize,
         store: &Arc<Store>,
         mailboxes: &[Arc<Mailbox>],
-    ) -> std::io::Result<(Readers, Vec<JoinHandle<()>>)> {
+    ) -> std::io::Result<Readers> {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
-        let mut handles = Vec::new();
         for number in 0..threads {
             let (queue, store, mailboxes) = (Arc::clone(&queue), Arc::clone(store), mailboxes.to_vec());
             let thread = std::thread::Builder::new().name(format!("reader-{number}"));
-            handles.push(thread.spawn(move || serve(&queue, &store, &mailboxes))?);
+            thread.spawn(move || serve(&queue, &store, &mailboxes))?;
         }
-        Ok((Readers { jobs }, handles))
+        Ok(Readers { jobs })
     }
 
     /// Queues a job. After the readers have stopped the shard is stopping too and needs no answer.
