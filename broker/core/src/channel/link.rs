@@ -136,6 +136,14 @@ impl Link {
             .min()
     }
 
+    /// Whether nothing waits in it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.peers
+            .values()
+            .all(|peer| peer.urgent.is_empty() && peer.bulk.is_empty() && peer.watermarks_at.is_none())
+    }
+
     /// Bytes on their way to the node, as far as known.
     #[must_use]
     pub fn in_flight_bytes(&self, node: NodeId) -> u64 {

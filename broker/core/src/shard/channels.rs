@@ -240,10 +240,7 @@ impl Shard {
         lane: u16,
         exchange: channel::Exchange,
     ) {
-        let Some(link) = self.links.get_mut(&lane) else {
-            return;
-        };
-        for (channel, message) in link.receive(turn.now, from, exchange) {
+        for (channel, message) in self.links.receive(turn.now, lane, from, exchange) {
             let host = self.host(&channel);
             let activation = host.activation;
             if host.active.is_some() {
@@ -321,12 +318,14 @@ impl Shard {
         let Some(activation) = self.channels.get(channel).map(|host| host.activation) else {
             return;
         };
+        if self.touched.last() != Some(channel) {
+            self.touched.push(channel.clone());
+        }
         for output in outputs {
             match output {
                 Output::Send { to, message } => {
-                    if let Some(link) = self.links.get_mut(&channel_lane(channel)) {
-                        link.push(turn.now, to, channel.clone(), message);
-                    }
+                    let lane = channel_lane(channel);
+                    self.links.push(turn.now, lane, to, (channel.clone(), message));
                 }
                 Output::Store { token, writes } => {
                     let stored = Stored::Channel {

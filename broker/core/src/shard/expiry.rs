@@ -3,7 +3,6 @@
 use super::Shard;
 use super::peer::Peer;
 use super::turn::Turn;
-use crate::channel::Link;
 use crate::effect::Effect;
 use crate::types::GroupId;
 use std::time::Duration;
@@ -12,9 +11,10 @@ impl Shard {
     /// When `Event::Expired` is wanted at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        if !self.started {
-            return Some(Duration::ZERO);
-        }
+        self.next_deadline
+    }
+
+    pub(super) fn earliest_deadline(&self) -> Option<Duration> {
         let groups = self
             .groups
             .values()
@@ -24,7 +24,7 @@ impl Shard {
             liveness,
             self.calls.next_deadline(),
             self.deadlines.first().map(|(at, _)| *at),
-            self.links.values().filter_map(Link::next_deadline).min(),
+            self.links.next_deadline(),
             self.ids.next_deadline(),
             self.pipeline.next_deadline(),
             self.sessions.next_deadline(),

@@ -1,9 +1,7 @@
 //! When a channel is given up, when it needs attention, and what that is.
 
 use super::Shard;
-use super::peer::Peer;
 use super::turn::Turn;
-use crate::effect::Effect;
 use crate::types::ChannelKey;
 
 impl Shard {
@@ -112,19 +110,5 @@ impl Shard {
         self.delivery_outputs(turn, channel, deliveries);
         self.cursor_outputs(turn, channel, cursor_outputs);
         self.replica_outputs(turn, channel, outputs);
-    }
-
-    /// Sends what the links hold.
-    pub(super) fn flush_links(&mut self, turn: &mut Turn<'_>) {
-        for (&lane, link) in &mut self.links {
-            let mut exchanges = Vec::new();
-            link.release(turn.now, &mut exchanges);
-            for (to, exchange) in exchanges {
-                turn.out.push(Effect::Send {
-                    to,
-                    message: Peer::Exchange { lane, exchange },
-                });
-            }
-        }
     }
 }

@@ -35,6 +35,7 @@ mod groups;
 mod history;
 mod ingress;
 mod lifecycle;
+mod links;
 mod liveness;
 mod members;
 mod news;
@@ -57,7 +58,6 @@ pub use peer::{
 pub use view::{ChannelView, Counters, GroupView, View};
 
 use crate::append::ids;
-use crate::channel::Link;
 use crate::effect::{Effect, Event};
 use crate::hooks::pipeline::{Kind, Pipeline, Policy, Registry, Stage};
 use crate::limits::Limits;
@@ -100,8 +100,11 @@ pub struct Shard {
     channels: BTreeMap<ChannelKey, channels::Host>,
     deadlines: BTreeSet<(Duration, ChannelKey)>,
     channel_deadlines: BTreeMap<ChannelKey, Duration>,
-    /// One per lane of this shard: counters of a lane are kept by one shard on either side.
-    links: BTreeMap<u16, Link>,
+    links: links::Links,
+    /// Channels whose replicas took an input in the last event.
+    touched: Vec<ChannelKey>,
+    /// When `Event::Expired` is wanted, as of the last event.
+    next_deadline: Option<Duration>,
     ids: ids::Generator,
     pipeline: Pipeline,
     sessions: session::Sessions,
@@ -148,10 +151,13 @@ impl Shard {
             channels: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             channel_deadlines: BTreeMap::new(),
-            links: (0..LANES)
-                .filter(|lane| lane % config.shards.max(1) == config.shard)
-                .map(|lane| (lane, Link::new(config.boots.process, Arc::clone(&limits))))
-                .collect(),
+            links: links::Links::new(
+                (0..LANES).filter(|lane| lane % config.shards.max(1) == config.shard),
+                config.boots.process,
+                &limits,
+            ),
+            touched: Vec::new(),
+            next_deadline: Some(Duration::ZERO),
             ids: ids::Generator::new(config.node, config.shard),
             pipeline: Pipeline::new(Registry::new(vec![payload_guard(&limits)]), Token(1)),
             sessions: session::Sessions::new(session_settings),
@@ -173,6 +179,7 @@ impl Shard {
     /// Handles one event; pushes what must be done, in order. The driver executes every effect before the next call.
     pub fn handle(&mut self, now: Now, event: Event, rows: &dyn Rows, out: &mut Vec<Effect>) {
         let mut turn = Turn::new(now, rows, out);
+        self.touched.clear();
         if !std::mem::replace(&mut self.started, true) {
             self.queue.push_back(step::Step::IdsStart);
             self.start_groups(&mut turn);
@@ -181,6 +188,7 @@ impl Shard {
         self.on_event(&mut turn, event);
         self.run(&mut turn);
         self.flush_links(&mut turn);
+        self.next_deadline = self.earliest_deadline();
     }
 
     fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {

@@ -98,11 +98,12 @@ pub struct View {
 }
 
 impl Shard {
-    /// The replicas of its active channels, for checkers that look after every step.
-    pub fn replicas(&self) -> impl Iterator<Item = (&ChannelKey, &channel::Replica)> {
-        self.channels
-            .iter()
-            .filter_map(|(channel, host)| Some((channel, &host.active.as_ref()?.replica)))
+    /// The replicas that took an input in the last event, for checkers that look after every step.
+    pub fn touched_replicas(&self) -> impl Iterator<Item = (&ChannelKey, &channel::Replica)> {
+        self.touched.iter().filter_map(|channel| {
+            let active = self.channels.get(channel)?.active.as_ref()?;
+            Some((channel, &active.replica))
+        })
     }
 
     /// The slots of a group, as far as this shard knows.

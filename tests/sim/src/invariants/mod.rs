@@ -78,7 +78,7 @@ impl Invariants {
     ) {
         let owner = &nodes[node];
         let host = &owner.hosts[usize::from(shard)];
-        for (channel, replica) in host.shard.replicas() {
+        for (channel, replica) in host.shard.touched_replicas() {
             let meta = replica.meta();
             let epoch = match replica.role_view() {
                 RoleView::Opening(epoch) | RoleView::Leading(epoch) => epoch,
