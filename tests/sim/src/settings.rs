@@ -80,7 +80,7 @@ impl Settings {
             convergence: Duration::from_secs(30),
             users: rng.between(6, 12) as usize,
             groups_of_users: rng.between(2, 4) as usize,
-            pause_between_actions: Duration::from_millis(rng.between(150, 500)),
+            pause_between_actions: Duration::from_millis(rng.between(200, 600)),
             tokens: rng.permille(300),
             patience: if short_window {
                 Duration::from_secs(15)
@@ -134,7 +134,12 @@ fn limits(rng: &mut Rng) -> Limits {
         ..Limits::default()
     };
     // A heartbeat every two ticks and an election after ten: the ratio of production, sometimes slower.
-    limits.raft_tick = rng.pick(&[milliseconds(50), milliseconds(50), milliseconds(30)]);
+    limits.raft_tick = rng.pick(&[
+        milliseconds(100),
+        milliseconds(100),
+        milliseconds(50),
+        milliseconds(30),
+    ]);
     limits
 }
 

@@ -30,6 +30,7 @@ mod directory;
 mod expiry;
 mod facts;
 mod forwarding;
+mod gather;
 mod grants;
 mod groups;
 mod history;
@@ -188,6 +189,7 @@ impl Shard {
         self.on_event(&mut turn, event);
         self.run(&mut turn);
         self.flush_links(&mut turn);
+        gather::gather(turn.out);
         self.next_deadline = self.earliest_deadline();
     }
 

@@ -70,21 +70,21 @@ pub enum Peer {
         /// What, by channel.
         exchange: channel::Exchange,
     },
-    /// To the presence authority of a group's slots.
+    /// To the presence authority of a group's slots: what a shard has for it in one turn.
     Presence {
         /// The group.
         group: GroupId,
         /// Who asks.
         caller: presence::Caller,
-        /// What.
-        request: presence::Request,
+        /// What, in order.
+        requests: Vec<presence::Request>,
     },
     /// From a presence authority to a shard.
     PresenceNotice {
         /// The shard that asked or owns.
         shard: u16,
-        /// What.
-        notice: presence::Notice,
+        /// What, in order.
+        notices: Vec<presence::Notice>,
     },
     /// Messages for sessions of a node, all of one lane.
     Push {

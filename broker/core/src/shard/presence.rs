@@ -7,7 +7,7 @@ use super::step::Step;
 use super::turn::Turn;
 use crate::delivery;
 use crate::effect::Effect;
-use crate::presence::{Fence, Input, Notice, Output, Presence, Request};
+use crate::presence::{Fence, Input, Notice, Output, OwnerInput, Presence, Request};
 use crate::types::{GroupId, NodeId, SlotId, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +88,14 @@ impl Shard {
         );
     }
 
+    /// An authority answers, or tells an owner.
+    pub(super) fn on_presence_notice(&mut self, turn: &mut Turn<'_>, notice: Notice) {
+        match notice {
+            Notice::Found { token, slots } => self.on_found(turn, token, slots),
+            notice => self.owner_input(turn, OwnerInput::Notice { notice }),
+        }
+    }
+
     /// Where are these users? Every slot gets an answer or is unknown within the bound; answers come in parts.
     pub(super) fn lookup(&mut self, turn: &mut Turn<'_>, slots: Vec<(SlotId, Vec<Uid>)>, then: Lookup) {
         let token = self.next_token();
@@ -109,7 +117,7 @@ impl Shard {
                     let message = Peer::Presence {
                         group,
                         caller: self.caller(),
-                        request,
+                        requests: vec![request],
                     };
                     turn.out.push(Effect::Send { to, message });
                 }
@@ -184,7 +192,7 @@ pub(super) fn send_notices(turn: &mut Turn<'_>, outputs: Vec<Output>) {
             to: to.node,
             message: Peer::PresenceNotice {
                 shard: to.shard,
-                notice,
+                notices: vec![notice],
             },
         });
     }

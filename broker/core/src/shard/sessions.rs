@@ -119,7 +119,7 @@ impl Shard {
                         let message = Peer::Presence {
                             group: self.directory.group_of(slot),
                             caller: self.caller(),
-                            request,
+                            requests: vec![request],
                         };
                         turn.out.push(Effect::Send { to, message });
                     }

@@ -7,7 +7,7 @@ use super::sessions::PushFrom;
 use super::turn::Turn;
 use crate::admin::{Answer, Ask, Failure};
 use crate::effect::Effect;
-use crate::presence::{self, Notice, OwnerInput};
+use crate::presence;
 use crate::rows::{Key, Miss, Row};
 use crate::types::{ChannelKey, GroupId, NodeId, Token};
 use crate::{append, channel, delivery, hooks, session, slot};
@@ -261,12 +261,17 @@ impl Shard {
             Peer::Presence {
                 group,
                 caller,
-                request,
-            } => self.on_presence_request(turn, group, caller, request),
-            Peer::PresenceNotice { notice, .. } => match notice {
-                Notice::Found { token, slots } => self.on_found(turn, token, slots),
-                notice => self.owner_input(turn, OwnerInput::Notice { notice }),
-            },
+                requests,
+            } => {
+                for request in requests {
+                    self.on_presence_request(turn, group, caller, request);
+                }
+            }
+            Peer::PresenceNotice { notices, .. } => {
+                for notice in notices {
+                    self.on_presence_notice(turn, notice);
+                }
+            }
             Peer::Push {
                 reply_to,
                 token,
