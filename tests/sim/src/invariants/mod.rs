@@ -16,7 +16,7 @@ use crate::oracle::Oracle;
 use crate::world::Node;
 use bytes::Bytes;
 use penstock_core::channel::{Replica, RoleView, StateRow};
-use penstock_core::message::{Committed, Record};
+use penstock_core::message::{self, Record};
 use penstock_core::rows::{Key, Page, ReadRequest, Write};
 use penstock_core::types::{ChannelKey, ChannelMeta, Incarnation, LeaderEpoch, ProcessBoot, Seq};
 use std::collections::BTreeMap;
@@ -29,14 +29,23 @@ struct Evidence {
     last_crc: u32,
 }
 
+/// A committed position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Committed {
+    /// Checksum of the record; 0 where retention was faster.
+    crc: u32,
+    /// The epoch of the leader that called it committed first.
+    epoch: LeaderEpoch,
+}
+
 /// What the checkers know of one channel log.
 #[derive(Debug, Default)]
 struct Log {
     channel: Option<ChannelKey>,
     /// Highest position that any leader ever called committed.
     high_watermark: u64,
-    /// Checksums of the committed records, by position from 1; 0 where retention was faster.
-    checksums: Vec<u32>,
+    /// What is committed, by position from 1.
+    committed: Vec<Committed>,
     /// Epoch → who led it.
     leaders: BTreeMap<LeaderEpoch, (usize, ProcessBoot)>,
     /// (epoch, node) → what the node held when its promise became durable.
@@ -160,7 +169,7 @@ impl Invariants {
     }
 
     /// A message reaches a client.
-    pub fn shown(&mut self, message: &Committed, oracle: &mut Oracle) {
+    pub fn shown(&mut self, message: &message::Committed, oracle: &mut Oracle) {
         ch_3::check(&self.logs, message, oracle);
     }
 
