@@ -110,6 +110,8 @@ pub struct Group {
     pub(super) handover: Option<Handover>,
     pub(super) sending: BTreeMap<NodeId, Sending>,
     pub(super) transfers: u64,
+    /// Raft's id of the member that the last transfer went to.
+    pub(super) last_receiver: u64,
     pub(super) receiving: Option<Receiving>,
     pub(super) seen_disks: BTreeMap<NodeId, DiskBoot>,
     /// Members that spoke under another disk than the one they vote with.
@@ -187,6 +189,7 @@ impl Group {
             handover: None,
             sending: BTreeMap::new(),
             transfers: 0,
+            last_receiver: 0,
             receiving,
             seen_disks: BTreeMap::new(),
             strangers: BTreeSet::new(),

@@ -17,6 +17,10 @@ use std::time::Duration;
 /// Bytes of rows written while a snapshot is read, as a multiple of a chunk, beyond which the transfer starts anew.
 const CHANGES_CHUNKS_MAX: usize = 64;
 
+/// How often a chunk is sent again, and how many times that wait an offer stands, before the receiver is given up: a node that
+/// is gone must not keep others waiting. Raft asks anew when it is heard again.
+const RESENDS_MAX: u32 = 10;
+
 type RowKey = (SlotId, Table, Bytes);
 
 /// A snapshot on its way to one member.
@@ -47,9 +51,13 @@ enum Step {
         crc: u32,
         body: Bytes,
         send_again: Duration,
+        resends: u32,
     },
     /// Every chunk is staged; Raft's own message makes them current.
-    Offered { sent: Option<Duration> },
+    Offered {
+        sent: Option<Duration>,
+        gives_up: Duration,
+    },
 }
 
 impl Group {
@@ -58,15 +66,20 @@ impl Group {
         self.config.limits.raft_tick * ticks
     }
 
-    /// Starts the transfers that Raft found to be needed; one at a time, so that a group never reads for two.
+    /// Starts the transfers that Raft found to be needed; one at a time, so that a group never reads for two. A new leader does not
+    /// wait until its term is committed: it may need this very follower for that, and what it sends is applied state anyway.
     pub(in crate::slot) fn start_snapshots(&mut self, out: &mut Vec<Output>) {
         let wanted = self.raft.mut_store().take_wanted();
-        if !self.leads() || !self.sending.is_empty() {
+        if !self.is_raft_leader() || !self.sending.is_empty() {
             return;
         }
-        let Some(node) = wanted.into_iter().find_map(node_of) else {
+        // In turn: whoever asks again and again is not always first.
+        let after = wanted.iter().find(|id| **id > self.last_receiver);
+        let Some(id) = after.or(wanted.first()).copied() else {
             return;
         };
+        let Some(node) = node_of(id) else { return };
+        self.last_receiver = id;
         self.transfers += 1;
         let sending = Sending {
             transfer: Transfer {
@@ -185,6 +198,7 @@ impl Group {
             crc: crc32fast::hash(&body),
             body,
             send_again,
+            resends: 0,
         };
         self.send_chunk_message(node, out);
     }
@@ -242,10 +256,21 @@ impl Group {
         }
     }
 
+    /// Ends a transfer, whatever became of it; Raft does not wait for it any more.
     pub(in crate::slot) fn drop_sending(&mut self, node: NodeId) {
         if self.sending.remove(&node).is_some() {
-            self.raft.mut_store().withdraw(u64::from(node.0));
+            let id = u64::from(node.0);
+            self.raft.mut_store().withdraw(id);
+            if self.awaits_snapshot(id) {
+                self.raft.report_snapshot(id, SnapshotStatus::Failure);
+            }
         }
+    }
+
+    /// Whether Raft sends the member nothing before it hears what became of a snapshot.
+    fn awaits_snapshot(&self, id: u64) -> bool {
+        let progress = self.raft.raft.prs().get(id);
+        progress.is_some_and(|progress| progress.state == ProgressState::Snapshot)
     }
 
     pub(in crate::slot) fn on_chunk_ack(
@@ -267,8 +292,6 @@ impl Group {
             ChunkAnswer::Staged { next } => next,
             ChunkAnswer::Refused => {
                 self.drop_sending(from);
-                self.raft
-                    .report_snapshot(u64::from(from.0), SnapshotStatus::Failure);
                 return;
             }
         };
@@ -279,7 +302,7 @@ impl Group {
             return;
         }
         if let Some(whole) = sending.last.clone() {
-            self.offer(from, &whole);
+            self.offer(now, from, &whole);
         } else if sending.all_read {
             self.send_chunk(now, from, out);
         } else {
@@ -288,11 +311,12 @@ impl Group {
     }
 
     /// The rows are staged over there: from now on Raft finds a snapshot for this member.
-    fn offer(&mut self, node: NodeId, whole: &Applied) {
+    fn offer(&mut self, now: Now, node: NodeId, whole: &Applied) {
+        let gives_up = now.after(self.chunk_retry() * RESENDS_MAX);
         let Some(sending) = self.sending.get_mut(&node) else {
             return;
         };
-        sending.step = Step::Offered { sent: None };
+        sending.step = Step::Offered { sent: None, gives_up };
         let snapshot = Snapshot {
             data: transfer_bytes(sending.transfer),
             metadata: Some(SnapshotMetadata {
@@ -308,7 +332,7 @@ impl Group {
 
     pub(in crate::slot) fn on_offer_sent(&mut self, node: NodeId) {
         if let Some(sending) = self.sending.get_mut(&node)
-            && let Step::Offered { sent } = &mut sending.step
+            && let Step::Offered { sent, .. } = &mut sending.step
         {
             *sent = sent.or(Some(Duration::ZERO));
         }
@@ -322,20 +346,29 @@ impl Group {
             let id = u64::from(node.0);
             let progress = self.raft.raft.prs().get(id);
             let matched = progress.map_or(0, |progress| progress.matched);
-            let in_snapshot = progress.is_some_and(|progress| progress.state == ProgressState::Snapshot);
+            let in_snapshot = self.awaits_snapshot(id);
             let Some(sending) = self.sending.get_mut(&node) else {
                 continue;
             };
             match &mut sending.step {
                 Step::Reading(_) => {}
-                Step::Chunk { send_again, .. } => {
-                    if *send_again <= now.monotonic {
-                        *send_again = retry;
-                        self.send_chunk_message(node, out);
+                Step::Chunk {
+                    send_again, resends, ..
+                } => {
+                    if *send_again > now.monotonic {
+                        continue;
                     }
+                    if *resends >= RESENDS_MAX {
+                        self.drop_sending(node);
+                        continue;
+                    }
+                    *resends += 1;
+                    *send_again = retry;
+                    self.send_chunk_message(node, out);
                 }
-                Step::Offered { sent } => {
-                    if sending.last.as_ref().is_some_and(|whole| matched >= whole.index) {
+                Step::Offered { sent, gives_up } => {
+                    let arrived = sending.last.as_ref().is_some_and(|whole| matched >= whole.index);
+                    if arrived || *gives_up <= now.monotonic {
                         self.drop_sending(node);
                     } else if let Some(since) = sent {
                         if *since == Duration::ZERO {

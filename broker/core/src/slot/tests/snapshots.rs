@@ -62,6 +62,56 @@ fn the_sender_may_crash_at_every_step_of_an_install() {
     }
 }
 
+/// A new leader can commit nothing before its only live follower has the snapshot: it must not wait for that to send it.
+#[test]
+fn a_new_leader_sends_the_snapshot_that_its_first_commit_waits_for() {
+    let (mut world, leader, away) = behind(8);
+    let third = *world
+        .nodes
+        .keys()
+        .find(|node| ![leader, away].contains(node))
+        .unwrap();
+    world.crash(third, 1_000_000);
+    world.crash(leader, 0);
+    world.start(away);
+    assert_eq!(world.elect(), leader);
+    world.start(third);
+    world.converge();
+}
+
+/// A receiver that goes away in the middle is given up, so that another one gets its snapshot.
+#[test]
+fn a_receiver_that_is_gone_keeps_nobody_waiting() {
+    let mut world = World::new(12, 5, limits(), Faults::default());
+    let leader = world.elect();
+    let others = world.nodes.keys().copied().filter(|node| *node != leader);
+    let away: Vec<NodeId> = others.take(2).collect();
+    world.commit(join(0));
+    for node in &away {
+        world.crash(*node, 1_000_000);
+    }
+    for number in 1..=400 {
+        world.commit(join(number));
+    }
+    for node in &away {
+        world.start(*node);
+    }
+    let staging = |world: &World, node: &NodeId| {
+        let rows = world.nodes[node].disk.visible.keys();
+        rows.filter(|key| matches!(key, Key::Staged { .. })).count() > 0
+    };
+    let gone = loop {
+        world.advance();
+        if let Some(node) = away.iter().find(|node| staging(&world, node)) {
+            break *node;
+        }
+    };
+    world.crash(gone, 2_000);
+    world.run(1_900);
+    assert_eq!(world.replaced, 1, "the other one has its snapshot");
+    world.converge();
+}
+
 /// Rows change and members come and go while the pages are read: the snapshot is the state of one index all the same.
 #[test]
 fn writes_during_a_snapshot_travel_with_it() {
