@@ -128,7 +128,11 @@ impl Replica {
     pub(super) fn pull(&mut self, turn: &mut Turn<'_>) {
         let epoch = self.meta.leader_epoch;
         let Some(leader) = self.meta.leader else { return };
-        if leader.node == self.node || epoch < self.promised.max(self.withheld) {
+        if epoch < self.withheld && self.is_named() {
+            self.need_epoch(turn);
+            return;
+        }
+        if leader.node == self.node || epoch < self.promised {
             self.need_meta(turn);
             return;
         }
@@ -149,6 +153,14 @@ impl Replica {
         {
             self.following.retry_at = None;
         }
+    }
+
+    /// Nothing can be done with the epoch of the metadata, and nobody else misses a newer one: it has to be asked for until it is
+    /// granted (R30).
+    fn need_epoch(&mut self, turn: &mut Turn<'_>) {
+        let wait = pause(self.limits.channel_retry, self.following.failures);
+        self.following.retry_at = Some(turn.now.after(wait));
+        turn.push(Output::NeedEpoch { epoch: self.withheld });
     }
 
     pub(super) fn expire_follower(&mut self, turn: &mut Turn<'_>) {

@@ -177,9 +177,9 @@ impl Replica {
             .is_some_and(|leader| leader.node == self.node && leader.process == self.boots.process);
         if epoch.0 == 0 || self.meta.leader.is_none() {
             self.need_meta(turn);
-        } else if !mine || !self.is_named() {
+        } else if !mine || !self.is_named() || self.withheld > epoch {
             self.pull(turn);
-        } else if self.promised > epoch || self.withheld > epoch {
+        } else if self.promised > epoch {
             self.need_meta(turn);
         } else if self.accepted == epoch {
             // Only this very process can have opened the epoch: it comes back after an eviction (CH-10, M-3).
@@ -431,6 +431,8 @@ impl Replica {
             from,
             what: what.to_owned(),
         });
-        self.need_meta(turn);
+        if !matches!(self.role, Role::Loading(_)) {
+            self.pull(turn);
+        }
     }
 }

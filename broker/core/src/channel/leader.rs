@@ -235,7 +235,11 @@ impl Replica {
             open = true;
             if again || leading.told_change != version {
                 leading.told_change = version;
-                turn.push(Output::VoterChangeDone { version });
+                let leader_epoch = leading.epoch;
+                turn.push(Output::VoterChangeDone {
+                    version,
+                    leader_epoch,
+                });
             }
         }
         if leading.ready {

@@ -219,6 +219,12 @@ pub enum Output {
         /// The version known here.
         version: u64,
     },
+    /// This replica may give no evidence before an epoch at least this new is granted: with the present one it neither leads nor
+    /// follows (R30). Told again while none is.
+    NeedEpoch {
+        /// The oldest epoch that helps.
+        epoch: LeaderEpoch,
+    },
     /// The answer to a Read.
     ReadReply {
         /// The token of the read.
@@ -249,6 +255,8 @@ pub enum Output {
     VoterChangeDone {
         /// Version of the metadata under which it was proved.
         version: u64,
+        /// The epoch in which it was proved.
+        leader_epoch: LeaderEpoch,
     },
     /// Fenced, and nothing is in flight (CH-9).
     Drained {
@@ -259,8 +267,8 @@ pub enum Output {
     },
     /// Idle, with nothing in flight and nobody lagging: the replica may be dropped (CH-10).
     Evictable,
-    /// Records from here on are damaged on this disk. The replica withdrew; a new epoch is wanted so that it may fetch them
-    /// again (R30).
+    /// Records from here on are damaged on this disk. The replica withdrew; [`Output::NeedEpoch`] follows, so that it may fetch
+    /// them again (R30).
     Damaged {
         /// First position that was given up.
         from: Seq,

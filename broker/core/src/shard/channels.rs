@@ -3,7 +3,7 @@
 use super::Shard;
 use super::continuation::{Reading, Stored, Then};
 use super::groups::ReplyTo;
-use super::peer::{Reply, Request, channel_lane};
+use super::peer::{Reply, Request, VoterProgress, channel_lane};
 use super::step::Step;
 use super::turn::Turn;
 use crate::append::{self, Role};
@@ -362,28 +362,33 @@ impl Shard {
                     high_watermark,
                 } => self.on_proven(channel, token, high_watermark),
                 Output::NotProven { token } => self.on_not_proven(turn, channel, token),
-                Output::CaughtUp { learner, .. } => self.tell_voter_change(turn, channel, Some(learner.node)),
-                Output::VoterChangeDone { .. } => self.tell_voter_change(turn, channel, None),
+                Output::CaughtUp {
+                    learner,
+                    leader_epoch,
+                } => {
+                    let learner = learner.node;
+                    let progress = VoterProgress::CaughtUp {
+                        learner,
+                        leader_epoch,
+                    };
+                    self.tell_voters(turn, channel, progress);
+                }
+                Output::VoterChangeDone { leader_epoch, .. } => {
+                    self.tell_voters(turn, channel, VoterProgress::Committed { leader_epoch });
+                }
+                Output::NeedEpoch { epoch } => {
+                    let node = self.config.node;
+                    self.tell_voters(turn, channel, VoterProgress::Withheld { node, epoch });
+                }
                 Output::Drained { .. } => {}
                 Output::Evictable => self.evict(channel),
-                Output::Damaged { .. } => {
-                    self.counters.damaged += 1;
-                    self.want_meta(turn, channel);
-                }
+                Output::Damaged { .. } => self.counters.damaged += 1,
                 Output::Alarm { .. } => self.counters.alarms += 1,
             }
         }
     }
 
-    fn tell_voter_change(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, learner: Option<NodeId>) {
-        let Some(active) = self.active(channel) else {
-            return;
-        };
-        let leader_epoch = active.meta.leader_epoch;
-        let progress = match learner {
-            Some(learner) => super::peer::VoterProgress::CaughtUp { learner },
-            None => super::peer::VoterProgress::Committed { leader_epoch },
-        };
+    fn tell_voters(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, progress: VoterProgress) {
         let group = self.directory.group_of(channel.slot());
         self.call(
             turn,

@@ -10,7 +10,7 @@ use crate::effect::Effect;
 use crate::rows::Miss;
 use crate::slot::grants::{Input, NodeLife, Output, Report, Unresolved, World};
 use crate::slot::{self, Lane};
-use crate::types::{ChannelKey, GroupId, LeaderEpoch};
+use crate::types::{ChannelKey, GroupId};
 
 impl Shard {
     /// Someone wants to know who leads a channel.
@@ -81,10 +81,15 @@ impl Shard {
     /// A channel's leader says how far a voter change is.
     pub(super) fn on_voter_progress(&mut self, group: GroupId, channel: ChannelKey, progress: VoterProgress) {
         let report = match progress {
-            VoterProgress::CaughtUp { learner } => Report::CaughtUp { learner },
-            VoterProgress::Committed { leader_epoch } => Report::BothQuorums {
-                leader_epoch: LeaderEpoch(leader_epoch.0),
+            VoterProgress::CaughtUp {
+                learner,
+                leader_epoch,
+            } => Report::CaughtUp {
+                learner,
+                leader_epoch,
             },
+            VoterProgress::Committed { leader_epoch } => Report::BothQuorums { leader_epoch },
+            VoterProgress::Withheld { node, epoch } => Report::Withheld { node, epoch },
         };
         self.queue.push_back(Step::Grants {
             group,

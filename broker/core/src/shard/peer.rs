@@ -242,7 +242,7 @@ pub struct RowKey {
     pub key: Bytes,
 }
 
-/// What a replica tells the slot group of a running voter change.
+/// What a replica tells the slot group about voters and epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoterProgress {
     /// The high watermark reached the epoch start under both sets.
@@ -254,6 +254,15 @@ pub enum VoterProgress {
     CaughtUp {
         /// The learner.
         learner: NodeId,
+        /// The epoch in which it caught up.
+        leader_epoch: LeaderEpoch,
+    },
+    /// A replica gives no evidence before this epoch (R30).
+    Withheld {
+        /// Its node.
+        node: NodeId,
+        /// The oldest epoch that helps.
+        epoch: LeaderEpoch,
     },
 }
 

@@ -45,7 +45,8 @@ pub fn created(wanted: &ChannelMeta, incarnation: Incarnation) -> Result<Channel
     })
 }
 
-/// The row after a change of leader, voters, W or learners; the row itself when nothing would change.
+/// The row after a change of leader, voters, W or learners, or with a newer epoch when the wanted row names one; the row itself
+/// when nothing would change.
 ///
 /// # Errors
 /// [`Rejection::Fenced`] while a fence stands, [`Rejection::Rule`] when the change is not allowed.
@@ -58,7 +59,8 @@ pub fn changed(present: &ChannelMeta, wanted: &ChannelMeta) -> Result<ChannelMet
     let members_changed = present.voters != wanted.voters || present.previous != previous;
     let learners_changed = present.learners != wanted.learners;
     let leader_changed = present.leader != wanted.leader;
-    if !members_changed && !learners_changed && !leader_changed {
+    let renewed = wanted.leader_epoch > present.leader_epoch;
+    if !members_changed && !learners_changed && !leader_changed && !renewed {
         return Ok(present.clone());
     }
     let mut next = ChannelMeta {
@@ -73,7 +75,7 @@ pub fn changed(present: &ChannelMeta, wanted: &ChannelMeta) -> Result<ChannelMet
         next.epoch = successor(present.epoch)?;
     }
     let disks = reborn_nodes(present, &next);
-    if members_changed || leader_changed || !disks.is_empty() {
+    if members_changed || leader_changed || renewed || !disks.is_empty() {
         next.leader_epoch = LeaderEpoch(successor(present.leader_epoch.0)?);
     }
     remember_reborn(&mut next, &disks);

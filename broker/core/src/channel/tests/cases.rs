@@ -300,6 +300,44 @@ fn an_idle_channel_wants_no_timer_once_it_may_go() {
     }
 }
 
+fn asks_for_epoch(world: &World, node: NodeId) -> bool {
+    let asks = Output::NeedEpoch {
+        epoch: world.slot.meta.leader_epoch.next(),
+    };
+    world.told.contains(&(node, asks))
+}
+
+/// The epoch stays with a leader that cannot use it any more: nobody but itself can know that.
+#[test]
+fn a_damaged_leader_asks_for_a_new_epoch_until_one_is_granted() {
+    let mut world = world(3, 3, 2);
+    for _ in 0..4 {
+        world.append(ONE, 3);
+        world.settle();
+    }
+    world.damage(ONE, Seq(3));
+    world.read_as_client(ONE, Seq(2));
+    world.settle();
+    assert_eq!(world.leader(), None);
+    for _ in 0..3 {
+        assert!(asks_for_epoch(&world, ONE));
+        world.told.clear();
+        world.pass(Duration::from_secs(5));
+        world.settle();
+    }
+    world.slot.grant(TWO);
+    world.tell_all();
+    for _ in 0..10 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.leader(), Some(TWO));
+    world.told.clear();
+    world.check_end();
+    assert_eq!(world.checker.violation, None);
+    assert!(!asks_for_epoch(&world, ONE));
+}
+
 #[test]
 fn damaged_records_are_fetched_again_under_a_new_epoch() {
     let mut world = world(3, 3, 2);
@@ -315,6 +353,7 @@ fn damaged_records_are_fetched_again_under_a_new_epoch() {
         .iter()
         .any(|(node, output)| *node == TWO && matches!(output, Output::Damaged { .. }));
     assert!(damaged);
+    assert!(asks_for_epoch(&world, TWO));
     assert!(world.replica(TWO).expect("active").view().withholds);
     world.append(ONE, 1);
     world.settle();

@@ -288,12 +288,12 @@ impl Walk {
                 }
                 false
             }
-            Output::VoterChangeDone { version } => world.slot.clear(version),
+            Output::VoterChangeDone { version, .. } => world.slot.clear(version),
             Output::CaughtUp {
                 learner,
                 leader_epoch,
             } => world.slot.caught_up(learner, leader_epoch, &mut world.rng),
-            Output::Damaged { .. } => {
+            Output::NeedEpoch { epoch } if world.slot.meta.leader_epoch < epoch => {
                 world.slot.grant_any(1, &mut world.rng);
                 true
             }

@@ -163,7 +163,7 @@ pub fn next(channel: &ChannelKey, meta: &ChannelMeta, world: &World, now: Durati
         }
     }
     if (!world.leads(meta) || !wanted.voters.contains(leader_node(meta)))
-        && let Some(leader) = living_leader(channel, &wanted, world)
+        && let Some(leader) = living_leader(channel, &wanted, world, None)
     {
         wanted.leader = Some(leader);
     }
@@ -177,15 +177,20 @@ fn leader_node(meta: &ChannelMeta) -> NodeId {
     meta.leader.map_or(NodeId(0), |leader| leader.node)
 }
 
-/// A living voter: one that kept its disk first, the present node before others (its log is warm), then by weight.
-fn living_leader(channel: &ChannelKey, wanted: &ChannelMeta, world: &World) -> Option<Leader> {
+/// A living voter but this one: one that kept its disk first, the present node before others (its log is warm), then by weight.
+fn living_leader(
+    channel: &ChannelKey,
+    wanted: &ChannelMeta,
+    world: &World,
+    but: Option<NodeId>,
+) -> Option<Leader> {
     let reborn = |node: NodeId| wanted.reborn.iter().any(|(known, _)| *known == node);
     let best = wanted
         .voters
         .isr
         .iter()
         .map(|replica| replica.node)
-        .filter(|node| world.is_alive(*node))
+        .filter(|node| world.is_alive(*node) && Some(*node) != but)
         .min_by_key(|node| {
             (
                 reborn(*node),
@@ -195,6 +200,29 @@ fn living_leader(channel: &ChannelKey, wanted: &ChannelMeta, world: &World) -> O
             )
         })?;
     world.as_leader(best)
+}
+
+/// The row with a newer epoch, for a replica that gives no evidence in the present one (R30). Another voter leads it if one lives:
+/// that replica has a log to fetch first. None while a task has the channel fenced.
+#[must_use]
+pub fn renewed(
+    channel: &ChannelKey,
+    meta: &ChannelMeta,
+    withheld: NodeId,
+    world: &World,
+    now: Duration,
+) -> Option<ChannelMeta> {
+    if meta.fence.is_some() {
+        return None;
+    }
+    let mut wanted = next(channel, meta, world, now).unwrap_or_else(|| meta.clone());
+    if leader_node(&wanted) == withheld
+        && let Some(leader) = living_leader(channel, &wanted, world, Some(withheld))
+    {
+        wanted.leader = Some(leader);
+    }
+    wanted.leader_epoch = meta.leader_epoch.next();
+    Some(wanted)
 }
 
 /// A node to learn the channel, when a copy is missing or a voter will not come back.
@@ -334,6 +362,27 @@ mod tests {
         nodes.nodes.get_mut(&leader).unwrap().boots.process = ProcessBoot(79);
         let wanted = next(&channel("c"), &granted, &nodes, SOON).unwrap();
         assert_ne!(wanted.leader.unwrap().node, leader);
+    }
+
+    #[test]
+    fn a_replica_that_withholds_gets_a_new_epoch_which_another_one_leads() {
+        let nodes = world(&[true; 3], 3);
+        let meta = created("c", &nodes);
+        let leader = meta.leader.unwrap().node;
+        let other = meta.voters.isr.iter().find(|voter| voter.node != leader).unwrap();
+        let granted = |withheld, nodes: &World| {
+            let wanted = renewed(&channel("c"), &meta, withheld, nodes, SOON).unwrap();
+            rules::changed(&meta, &wanted).unwrap()
+        };
+        let moved = granted(leader, &nodes);
+        assert_ne!(moved.leader.unwrap().node, leader);
+        assert_eq!(moved.leader_epoch, meta.leader_epoch.next());
+        let stays = granted(other.node, &nodes);
+        assert_eq!((stays.leader, stays.version), (meta.leader, meta.version + 1));
+        assert_eq!(stays.leader_epoch, meta.leader_epoch.next());
+        // Alone it is granted the epoch itself: it still gives no evidence, and says so.
+        let alone: Vec<bool> = (1..=3).map(|node| NodeId(node) == leader).collect();
+        assert_eq!(granted(leader, &world(&alone, 3)).leader.unwrap().node, leader);
     }
 
     #[test]

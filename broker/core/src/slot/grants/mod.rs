@@ -61,7 +61,8 @@ pub enum Input {
         /// Index rows.
         page: Page,
     },
-    /// A channel's leader reports progress of a voter change; it repeats the report until the meta has changed.
+    /// A replica reports progress of a voter change, or that it needs a newer epoch; it repeats the report until the meta has
+    /// changed.
     Report {
         /// The channel.
         channel: ChannelKey,
@@ -70,18 +71,27 @@ pub enum Input {
     },
 }
 
-/// Progress of a voter change, as the channel's leader sees it (CH-7).
+/// What a replica of the channel sees of its voters (CH-7, R30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A learner has the log of the current epoch.
     CaughtUp {
         /// The learner.
         learner: NodeId,
+        /// The epoch in which it caught up.
+        leader_epoch: LeaderEpoch,
     },
     /// HW reached the epoch start under both sets.
     BothQuorums {
         /// The leader's epoch.
         leader_epoch: LeaderEpoch,
+    },
+    /// A replica lost records or its state: it gives no evidence before this epoch (R30).
+    Withheld {
+        /// Its node.
+        node: NodeId,
+        /// The oldest epoch that helps.
+        epoch: LeaderEpoch,
     },
 }
 

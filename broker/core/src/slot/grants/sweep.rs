@@ -126,18 +126,16 @@ impl Grants {
         let Some(Some(meta)) = metas.get(channel) else {
             return Ok(());
         };
-        match report {
-            Report::CaughtUp { learner } => {
-                if let Some(wanted) = decide::promoted(meta, learner, &self.world, now.monotonic) {
-                    self.waiting.entry(channel.clone()).or_default();
-                    let put = MetaPut {
-                        channel: channel.clone(),
-                        expected_version: meta.version,
-                        meta: wanted,
-                    };
-                    self.propose(now, vec![put], out);
-                }
-            }
+        let wanted = match report {
+            Report::CaughtUp {
+                learner,
+                leader_epoch,
+            } => (meta.leader_epoch == leader_epoch)
+                .then(|| decide::promoted(meta, learner, &self.world, now.monotonic))
+                .flatten(),
+            Report::Withheld { node, epoch } => (meta.leader_epoch < epoch)
+                .then(|| decide::renewed(channel, meta, node, &self.world, now.monotonic))
+                .flatten(),
             Report::BothQuorums { leader_epoch } => {
                 if meta.previous.is_some() && meta.leader_epoch == leader_epoch {
                     self.waiting.entry(channel.clone()).or_default();
@@ -148,7 +146,17 @@ impl Grants {
                         command: clear_previous(now.wall_ms, channel, meta.version, leader_epoch),
                     });
                 }
+                None
             }
+        };
+        if let Some(wanted) = wanted {
+            self.waiting.entry(channel.clone()).or_default();
+            let put = MetaPut {
+                channel: channel.clone(),
+                expected_version: meta.version,
+                meta: wanted,
+            };
+            self.propose(now, vec![put], out);
         }
         Ok(())
     }

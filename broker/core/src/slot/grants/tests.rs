@@ -287,7 +287,14 @@ fn reports_of_the_leader_carry_a_voter_change_through() {
             channel: channel(1),
             report,
         };
-        bench.input(report(Report::CaughtUp { learner }));
+        let leader_epoch = meta(&bench).leader_epoch;
+        for leader_epoch in [LeaderEpoch(leader_epoch.0 - 1), leader_epoch] {
+            assert!(meta(&bench).previous.is_none());
+            bench.input(report(Report::CaughtUp {
+                learner,
+                leader_epoch,
+            }));
+        }
         let joint = meta(&bench);
         assert_eq!(
             (joint.voters.isr.len() as u64, joint.previous.is_some()),
@@ -300,4 +307,27 @@ fn reports_of_the_leader_carry_a_voter_change_through() {
         bench.input(report(Report::BothQuorums { leader_epoch }));
         assert!(meta(&bench).previous.is_none());
     }
+}
+
+/// R30: whoever withholds its evidence gets one newer epoch, however often it asks, and does not lead it.
+#[test]
+fn a_replica_that_needs_an_epoch_gets_one() {
+    let mut bench = Bench::new();
+    bench.ask(1, &[1]);
+    let meta = |bench: &Bench| decode_meta(&bench.store.rows[&keys::meta(&channel(1))]).unwrap();
+    let before = meta(&bench);
+    let node = before.leader.unwrap().node;
+    for _ in 0..3 {
+        bench.input(Input::Report {
+            channel: channel(1),
+            report: Report::Withheld {
+                node,
+                epoch: before.leader_epoch.next(),
+            },
+        });
+    }
+    let granted = meta(&bench);
+    assert_eq!(granted.leader_epoch, before.leader_epoch.next());
+    assert_ne!(granted.leader.unwrap().node, node);
+    assert_eq!(granted.voters, before.voters);
 }
