@@ -248,7 +248,6 @@ impl Shard {
     /// once, the outcome of others is unknown at once.
     pub(super) fn calls_lost(&mut self, turn: &mut Turn<'_>, node: NodeId) {
         self.directory.forget_node(node);
-        self.repeats.forget(node);
         let lost: Vec<Token> = self
             .calls
             .pending

@@ -8,7 +8,7 @@ use super::step::Step;
 use super::turn::Turn;
 use crate::client::Secret;
 use crate::rows::{Instance, Page};
-use crate::types::{ChannelKey, DeviceLevel, GroupId, Reason, Ticket, Token};
+use crate::types::{ChannelKey, DeviceLevel, GroupId, ProcessBoot, Reason, Ticket, Token};
 use crate::{channel, session, slot};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -98,7 +98,7 @@ pub(super) enum Then {
 }
 
 impl Shard {
-    /// A new name inside this shard.
+    /// A new name inside this shard, which no other process of this node gives.
     pub(super) fn next_token(&mut self) -> Token {
         self.last_token += 1;
         Token(self.last_token)
@@ -264,6 +264,12 @@ impl Shard {
     }
 }
 
+/// Where a process begins to count its names. Two processes of a node count in different places: an answer to what the former
+/// one asked names nothing in the present one (CH-13), and a request that comes late is not taken for one of the present.
+pub(super) fn first_token(process: ProcessBoot) -> u64 {
+    u64::from(crc32fast::hash(&process.0.to_be_bytes()) >> 1) << 32
+}
+
 /// Compares a token with the stored hash in constant time; unknown users cost the same (S28).
 fn authenticated(reply: Option<Reply>, secret: &Secret) -> Result<DeviceLevel, Reason> {
     let Some(Reply::Rows(rows)) = reply else {
@@ -277,4 +283,16 @@ fn authenticated(reply: Option<Reply>, secret: &Secret) -> Result<DeviceLevel, R
     let (hash, level) = device.unwrap_or_default();
     let equal: bool = hash.ct_eq(&shown).into();
     if equal { Ok(level) } else { Err(Reason::AUTH_FAIL) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_processes_give_different_names() {
+        let (one, other) = (first_token(ProcessBoot(1)), first_token(ProcessBoot(2)));
+        assert!(one.abs_diff(other) >= 1 << 32);
+        assert!(one <= u64::MAX >> 1 && other <= u64::MAX >> 1, "room to count");
+    }
 }

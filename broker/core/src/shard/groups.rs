@@ -9,7 +9,7 @@ use crate::controller;
 use crate::effect::Effect;
 use crate::presence;
 use crate::replicated::StateMachine;
-use crate::rows::{CONTROLLER_SLOT, Instance, Key, Miss, Rows};
+use crate::rows::{CONTROLLER_SLOT, Instance, Key, Miss, ReadRequest, Rows};
 use crate::slot::{self, Input, Output};
 use crate::types::{DiskBoot, GroupId, NodeId, Replica, Term, Token};
 use bytes::Bytes;
@@ -28,6 +28,16 @@ pub(super) struct ReplyTo {
 pub(super) enum AfterIndex {
     /// Answer these rows.
     Rows { reply_to: ReplyTo, keys: Vec<RowKey> },
+    /// Scan this page: a leader of the past would not know the newest rows either.
+    Page { reply_to: ReplyTo, request: ReadRequest },
+}
+
+impl AfterIndex {
+    fn reply_to(&self) -> ReplyTo {
+        match self {
+            AfterIndex::Rows { reply_to, .. } | AfterIndex::Page { reply_to, .. } => *reply_to,
+        }
+    }
 }
 
 /// A group and what hangs on it.
@@ -263,19 +273,24 @@ impl Shard {
         let Some(host) = self.groups.get_mut(&group) else {
             return;
         };
-        let Some(AfterIndex::Rows { reply_to, keys }) = host.reads.remove(&token) else {
+        let Some(waiting) = host.reads.remove(&token) else {
             return;
         };
-        match result {
-            Ok(()) => self.queue.push_back(Step::ReadRows {
+        let reply_to = waiting.reply_to();
+        match (result, waiting) {
+            (Ok(()), AfterIndex::Rows { keys, .. }) => self.queue.push_back(Step::ReadRows {
                 group,
                 reply_to,
                 keys,
             }),
-            Err(slot::ProposeError::NotLeader { hint }) => {
+            (Ok(()), AfterIndex::Page { request, .. }) => {
+                let token = self.reading(Reading::Page { reply_to });
+                turn.out.push(Effect::Read { token, request });
+            }
+            (Err(slot::ProposeError::NotLeader { hint }), _) => {
                 self.reply(turn, reply_to, Reply::NotLeader { hint })
             }
-            Err(_) => self.reply(turn, reply_to, Reply::Unavailable),
+            (Err(_), _) => self.reply(turn, reply_to, Reply::Unavailable),
         }
     }
 

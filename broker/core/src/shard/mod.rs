@@ -47,6 +47,8 @@ mod reads;
 mod repeats;
 mod sessions;
 mod step;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod view;
 
@@ -137,7 +139,7 @@ impl Shard {
             started: false,
             queue: VecDeque::new(),
             held: step::Held::default(),
-            last_token: 0,
+            last_token: continuation::first_token(config.boots.process),
             last_activation: 0,
             meta_tickets: Tickets::default(),
             data_tickets: Tickets::default(),

@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, VecDeque};
 /// Requests remembered; the oldest is forgotten first. Far more than are under way at once.
 const REMEMBERED_MAX: usize = 16_384;
 
-/// The requests that came last, by who waits for their answer: a name is given once per process of the asking node.
+/// The requests that came last, by who waits for their answer. A name is given once, over all processes of the asking node, so
+/// that a node that was silent, or has restarted, is not forgotten: a copy of what it asked before may still come.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     known: BTreeSet<(NodeId, u16, u64)>,
@@ -30,12 +31,6 @@ impl Repeats {
         }
         false
     }
-
-    /// The node has restarted: it gives its names anew.
-    pub(super) fn forget(&mut self, node: NodeId) {
-        self.known.retain(|(known, _, _)| *known != node);
-        self.order.retain(|(known, _, _)| *known != node);
-    }
 }
 
 #[cfg(test)]
@@ -52,13 +47,12 @@ mod tests {
     }
 
     #[test]
-    fn a_second_copy_is_known_until_its_sender_restarts() {
+    fn a_second_copy_is_known() {
         let mut repeats = Repeats::default();
         assert!(!repeats.has_come(from(1, 7)));
         assert!(repeats.has_come(from(1, 7)));
         assert!(!repeats.has_come(from(2, 7)));
-        repeats.forget(NodeId(1));
-        assert!(!repeats.has_come(from(1, 7)) && repeats.has_come(from(2, 7)));
+        assert!(repeats.has_come(from(2, 7)) && !repeats.has_come(from(2, 8)));
     }
 
     #[test]

@@ -365,7 +365,6 @@ impl Shard {
                 rows_max,
                 ..
             } => {
-                let read = self.reading(super::continuation::Reading::Page { reply_to });
                 let request = crate::rows::ReadRequest::SlotRows {
                     slot,
                     table,
@@ -373,7 +372,12 @@ impl Shard {
                     after,
                     rows_max,
                 };
-                turn.out.push(Effect::Read { token: read, request });
+                host.reads
+                    .insert(token, super::groups::AfterIndex::Page { reply_to, request });
+                self.queue.push_back(Step::Group {
+                    group,
+                    input: slot::Input::ReadIndex { token },
+                });
             }
             Request::Resolve { channel, .. } => {
                 self.resolve(group, channel, reply_to);
