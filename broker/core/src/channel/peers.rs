@@ -324,6 +324,7 @@ impl Replica {
             return;
         };
         peer.failures = 0;
+        let waited = peer.deadline.filter(|_| peer.waits);
         peer.cursors_confirmed = peer
             .cursors_confirmed
             .max(progress.cursor_mark.min(peer.cursors_sent));
@@ -343,8 +344,10 @@ impl Replica {
         // An answer that moves on ends the wait: its deadline is gone, and nothing else would.
         peer.waits = peer.stuck > STUCK_MAX;
         if peer.waits {
-            // It answers, but nothing comes of it: asking at once would never end.
-            peer.deadline = Some(turn.now.after(pause(retry, peer.stuck - STUCK_MAX)));
+            // It answers, but nothing comes of it: asking at once would never end. A wait that has begun ends when it was to end,
+            // or whoever asks as often as it is waited for would never be served.
+            let wait = pause(retry, peer.stuck - STUCK_MAX);
+            peer.deadline = waited.or_else(|| Some(turn.now.after(wait)));
         }
         let nudge = !proved && !peer.waits && peer.mode == Mode::Stream && peer.next >= end;
         if nudge {

@@ -1,8 +1,9 @@
 //! Cases that are told step by step.
 
-use super::slot::Slot;
+use super::disk::INCARNATION;
+use super::slot::{Slot, first_boots};
 use super::world::{Packet, World};
-use crate::channel::{Body, Faults, Output, RoleView};
+use crate::channel::{Body, EpochTable, Faults, Input, Message, Output, Progress, RoleView};
 use crate::types::{LeaderEpoch, NodeId, Seq};
 use std::time::Duration;
 
@@ -298,6 +299,52 @@ fn an_idle_channel_wants_no_timer_once_it_may_go() {
             "{node}"
         );
     }
+}
+
+/// The pauses of both sides grow to the same length: a follower that asks just before it would be served is served all the same.
+#[test]
+fn a_follower_that_asks_as_often_as_it_is_waited_for_is_served() {
+    let mut world = world(3, 3, 2);
+    for _ in 0..4 {
+        world.append(ONE, 3);
+        world.settle();
+    }
+    world.isolated = Some(THREE);
+    world.slot.grant(ONE);
+    world.tell_all();
+    world.settle();
+    assert_eq!(world.leader(), Some(ONE));
+    let asks = Message {
+        incarnation: INCARNATION,
+        leader_epoch: world.slot.meta.leader_epoch,
+        boots: first_boots(),
+        body: Body::Progress(Progress {
+            accepted: LeaderEpoch(1),
+            log_end: Seq(12),
+            log_start: Seq(1),
+            last_epoch: LeaderEpoch(1),
+            conflict: EpochTable::of(vec![(LeaderEpoch(1), Seq(1))]),
+            cursor_mark: 0,
+        }),
+    };
+    let records = |packet: &Packet| {
+        matches!(packet, Packet::Peer { to: THREE, message, .. }
+            if matches!(&message.body, Body::Replicate(replicate) if !replicate.records.is_empty()))
+    };
+    let mut served = 0;
+    for round in 0..20 {
+        let message = asks.clone();
+        world.feed(ONE, Input::Peer { from: THREE, message });
+        world.settle();
+        // Some come at once, so that the pause is long.
+        let until = world.now.monotonic + Duration::from_millis(if round < 8 { 0 } else { 3_900 });
+        while world.now.monotonic < until {
+            world.pass(until - world.now.monotonic);
+            served += world.network.iter().filter(|packet| records(packet)).count();
+            world.settle();
+        }
+    }
+    assert!(served >= 8, "{served}");
 }
 
 fn asks_for_epoch(world: &World, node: NodeId) -> bool {
