@@ -3,7 +3,7 @@
 use super::Shard;
 use super::continuation::{Reading, Stored, Then};
 use super::groups::ReplyTo;
-use super::peer::{Reply, Request, VoterProgress, channel_lane};
+use super::peer::{Reply, Request, channel_lane};
 use super::step::Step;
 use super::turn::Turn;
 use crate::append::{self, Role};
@@ -362,23 +362,8 @@ impl Shard {
                     high_watermark,
                 } => self.on_proven(channel, token, high_watermark),
                 Output::NotProven { token } => self.on_not_proven(turn, channel, token),
-                Output::CaughtUp {
-                    learner,
-                    leader_epoch,
-                } => {
-                    let learner = learner.node;
-                    let progress = VoterProgress::CaughtUp {
-                        learner,
-                        leader_epoch,
-                    };
-                    self.tell_voters(turn, channel, progress);
-                }
-                Output::VoterChangeDone { leader_epoch, .. } => {
-                    self.tell_voters(turn, channel, VoterProgress::Committed { leader_epoch });
-                }
-                Output::NeedEpoch { epoch } => {
-                    let node = self.config.node;
-                    self.tell_voters(turn, channel, VoterProgress::Withheld { node, epoch });
+                Output::CaughtUp { .. } | Output::VoterChangeDone { .. } | Output::NeedEpoch { .. } => {
+                    self.tell_voters(turn, channel, &output);
                 }
                 Output::Drained { .. } => {}
                 Output::Evictable => self.evict(channel),
@@ -386,19 +371,6 @@ impl Shard {
                 Output::Alarm { .. } => self.counters.alarms += 1,
             }
         }
-    }
-
-    fn tell_voters(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, progress: VoterProgress) {
-        let group = self.directory.group_of(channel.slot());
-        self.call(
-            turn,
-            Request::VoterChange {
-                group,
-                channel: channel.clone(),
-                progress,
-            },
-            Then::Nothing,
-        );
     }
 
     /// The machines of an active channel.

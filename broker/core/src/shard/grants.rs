@@ -1,11 +1,12 @@
 //! The grants of the groups led here: who leads and keeps each channel (M-4, M-5).
 
 use super::Shard;
-use super::continuation::Reading;
+use super::continuation::{Reading, Then};
 use super::groups::{Proposer, ReplyTo};
-use super::peer::{Reply, VoterProgress};
+use super::peer::{Reply, Request, VoterProgress};
 use super::step::Step;
 use super::turn::Turn;
+use crate::channel;
 use crate::effect::Effect;
 use crate::rows::Miss;
 use crate::slot::grants::{Input, NodeLife, Output, Report, Unresolved, World};
@@ -78,7 +79,39 @@ impl Shard {
         Ok(())
     }
 
-    /// A channel's leader says how far a voter change is.
+    /// A replica says what the slot group should know of its voters or epoch.
+    pub(super) fn tell_voters(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        output: &channel::Output,
+    ) {
+        let progress = match *output {
+            channel::Output::CaughtUp {
+                learner,
+                leader_epoch,
+            } => VoterProgress::CaughtUp {
+                learner: learner.node,
+                leader_epoch,
+            },
+            channel::Output::VoterChangeDone { leader_epoch, .. } => {
+                VoterProgress::Committed { leader_epoch }
+            }
+            channel::Output::NeedEpoch { epoch } => VoterProgress::Withheld {
+                node: self.config.node,
+                epoch,
+            },
+            _ => return,
+        };
+        let request = Request::VoterChange {
+            group: self.directory.group_of(channel.slot()),
+            channel: channel.clone(),
+            progress,
+        };
+        self.call(turn, request, Then::Nothing);
+    }
+
+    /// A replica of a channel says how far a voter change is, or which epoch it needs.
     pub(super) fn on_voter_progress(&mut self, group: GroupId, channel: ChannelKey, progress: VoterProgress) {
         let report = match progress {
             VoterProgress::CaughtUp {

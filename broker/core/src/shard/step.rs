@@ -247,9 +247,7 @@ impl Shard {
                 term,
                 leads,
                 ..
-            } => {
-                self.on_group_state(turn, group, leader, term, leads);
-            }
+            } => self.on_group_state(turn, group, leader, term, leads),
             Peer::Group { group, message } => {
                 self.queue.push_back(Step::Group {
                     group,
