@@ -219,6 +219,8 @@ pub struct Readiness {
     pub copies: u8,
     /// Groups hosted here that have no known leader.
     pub groups_without_leader: u32,
+    /// The disk is nearly full: history is served, new messages are refused (R14).
+    pub space_low: bool,
 }
 
 /// Why an [`Ask`] was not done. Every one says what to do.

@@ -64,6 +64,9 @@ pub enum Event {
     },
     /// A request of the HTTP API, to be answered once under `token`.
     Ask { token: Token, ask: Ask },
+    /// The disk has less free space than the low-space mark (true), or enough again: new messages are refused before a
+    /// write could fail (R14). A shard begins with enough.
+    Space { low: bool },
     /// The deadline that the shard asked for has passed.
     Expired,
 }

@@ -1,13 +1,14 @@
 //! `penstock serve`: one node until SIGTERM.
 
 use crate::config::Settings;
-use crate::driver::{Clients, Fatal, Mailbox, Node, Transport};
+use crate::driver::{Clients, Clock, Fatal, Mailbox, Node, Transport};
 use crate::metrics;
 use crate::node::{self, Surroundings};
 use anyhow::{Context, bail};
 use penstock_core::admin::{Answer, Ask};
 use penstock_core::client::{CloseReason, ServerFrame, shard_of};
 use penstock_core::effect::Event;
+use penstock_core::message::DedupeRow;
 use penstock_core::shard::Peer;
 use penstock_core::types::{ConnectionId, NodeId};
 use penstock_net::gateway::{self, Connections, Dispatch, Gateway, Inbound, Offer, OutboundLimits};
@@ -16,13 +17,14 @@ use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a node may take from its start to readiness before it gives up.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const DAY_MS: u64 = 86_400_000;
 
 /// Runs a node until it is told to stop.
 ///
@@ -121,9 +123,14 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
     });
     let http = http::Server::start(listener, api, http_config(&settings, dev, tcp, ws))?;
     announce(&settings, tcp, ws, http.address())?;
+    let housekeeping = tokio::spawn(drop_old_keys(
+        Arc::downgrade(&running),
+        settings.limits.dedupe_window,
+    ));
 
     wait_for_the_end().await?;
     tracing::info!("draining");
+    housekeeping.abort();
     http.stop(settings.drain).await;
     let left = tokio::time::timeout(settings.drain, gateway.stop())
         .await
@@ -188,6 +195,26 @@ async fn wait_until_ready(node: &Node) -> anyhow::Result<()> {
     tokio::time::timeout(READY_WITHIN, ready)
         .await
         .context("the node did not become ready: see the log above")
+}
+
+/// Idempotency rows expire by their stamps; every hour the space of the days that no window reaches is given back (M-11).
+async fn drop_old_keys(node: Weak<Node>, window: Duration) {
+    let mut hours = tokio::time::interval(Duration::from_secs(3_600));
+    let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+    loop {
+        hours.tick().await;
+        let Some(node) = node.upgrade() else { return };
+        // A day more than the window, because a wall clock may have been ahead.
+        let oldest_ms = Clock::wall_ms().saturating_sub(window_ms).saturating_sub(DAY_MS);
+        let day = DedupeRow::day(oldest_ms);
+        let dropped = tokio::task::spawn_blocking(move || node.store().drop_dedupe_before(day)).await;
+        match dropped {
+            Ok(Ok(())) => tracing::debug!(day, "idempotency rows of older days are dropped"),
+            // A failed write has poisoned the store, which ends the process by itself.
+            Ok(Err(error)) => tracing::warn!(%error, "old idempotency rows stay"),
+            Err(_) => return,
+        }
+    }
 }
 
 /// The one line on standard output.

@@ -120,6 +120,15 @@ impl Node {
         self.restart()
     }
 
+    /// Kills it and starts it on the same data with other arguments.
+    ///
+    /// # Errors
+    /// When it does not become ready again.
+    pub fn restart_with(&mut self, arguments: &[&str]) -> Result<()> {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.kill_and_restart()
+    }
+
     /// Asks it to end, as a service manager does, and waits for that.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub enum Fault {
     ClockJump,
     /// The next sync fails: the process ends itself (R14).
     SyncError,
+    /// The disk is nearly full for a while: the node takes no new messages (R14).
+    LowSpace,
     /// The disk is full: the process ends itself, and cannot start again before there is room.
     DiskFull,
     /// The node comes back with an empty disk.
@@ -48,6 +50,7 @@ const USUAL: &[(Fault, u64)] = &[
     (Fault::Clog, 6),
     (Fault::ClockJump, 4),
     (Fault::SyncError, 3),
+    (Fault::LowSpace, 2),
     (Fault::DiskFull, 2),
     (Fault::Wipe, 2),
     (Fault::BitFlip, 1),

@@ -121,6 +121,8 @@ pub struct Shard {
     asks: asks::Asks,
     online_parts: BTreeMap<Token, usize>,
     counters: Counters,
+    /// The disk is nearly full: no new messages (R14).
+    space_low: bool,
 }
 
 impl Shard {
@@ -174,6 +176,7 @@ impl Shard {
             asks: asks::Asks::default(),
             online_parts: BTreeMap::new(),
             counters: Counters::default(),
+            space_low: false,
             limits,
             config,
         }
@@ -211,6 +214,7 @@ impl Shard {
             Event::ReadDone { token, page } => self.on_read(turn, token, page),
             Event::Loaded { token, rows } => self.on_loaded(turn, token, rows),
             Event::Ask { token, ask } => self.on_ask(turn, token, ask),
+            Event::Space { low } => self.space_low = low,
             Event::Expired => self.expire(turn),
         }
     }

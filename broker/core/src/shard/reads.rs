@@ -94,11 +94,18 @@ impl Shard {
         request: Request,
     ) {
         let token = self.next_token();
+        let space_low = self.space_low;
         let Some(active) = self.active(channel) else {
             return;
         };
         let current = active.meta.incarnation;
         match request {
+            Request::Append {
+                incarnation, drafts, ..
+            } if incarnation == current && space_low => {
+                let refused = Outcome::Refused(Reason::RATE_LIMITED);
+                self.reply(turn, reply_to, Reply::Appended(vec![refused; drafts.len()]));
+            }
             Request::Append {
                 incarnation, drafts, ..
             } if incarnation == current => {

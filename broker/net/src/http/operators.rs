@@ -61,6 +61,9 @@ pub(super) async fn readyz(axum::extract::State(state): axum::extract::State<Sta
             if found.copies == 1 {
                 answer["durability"] = json!("single copy");
             }
+            if found.space_low {
+                answer["sends"] = json!("refused: free space is below store.low_space_bytes");
+            }
             if !found.ready {
                 answer["reason"] = json!(found.reason);
             }

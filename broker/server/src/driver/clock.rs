@@ -21,13 +21,19 @@ impl Clock {
     /// The time now.
     #[must_use]
     pub fn now(&self) -> Now {
+        Now {
+            monotonic: self.start.elapsed(),
+            wall_ms: Clock::wall_ms(),
+        }
+    }
+
+    /// The wall clock, ms since 1970.
+    #[must_use]
+    pub fn wall_ms() -> u64 {
         let wall = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
-        Now {
-            monotonic: self.start.elapsed(),
-            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
-        }
+        u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The instant of a deadline of the core.

@@ -16,6 +16,7 @@ pub(super) struct ShardThread {
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
     effects: Vec<Effect>,
+    space_low: bool,
 }
 
 impl ShardThread {
@@ -26,6 +27,7 @@ impl ShardThread {
             mailbox,
             shared,
             effects: Vec::new(),
+            space_low: false,
         }
     }
 
@@ -36,6 +38,10 @@ impl ShardThread {
             let deadline = self.shard.next_deadline().map(|at| self.shared.clock.instant(at));
             if self.mailbox.drain(&mut batch, deadline) == Drained::Stopped {
                 return;
+            }
+            let low = self.shared.store.space_low();
+            if std::mem::replace(&mut self.space_low, low) != low {
+                self.step(Event::Space { low });
             }
             while let Some(event) = batch.pop_front() {
                 self.step(event);

@@ -3,7 +3,7 @@
 
 use crate::{GROUP, HELLO, make_group, send};
 use anyhow::{Result, ensure};
-use penstock_e2e::{Node, Response, post};
+use penstock_e2e::{Node, Response, get, post};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,38 @@ fn burst(node: &Node, sender: usize, round: usize, stop: &AtomicBool) -> Seen {
         }
     }
     seen
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_takes_no_sends_and_says_so() -> Result<()> {
+    let mut node = Node::start(&[])?;
+    make_group(&node, &["alice", "bob"])?;
+    let before = send(&node, "alice", "before", HELLO)?;
+    assert_eq!(before.body["reason"], 1, "{before:?}");
+    let history = json!({ "login_uid": "bob", "channel_id": "room", "channel_type": GROUP, "limit": 10 });
+    // No disk has that much room: from now on it counts as nearly full.
+    node.restart_with(&["--set", "store.low_space_bytes=1000000000000000"])?;
+    let refused = send(&node, "alice", "during", HELLO)?;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    let said = get(node.http(), "/readyz")?;
+    assert!(
+        said.body["sends"]
+            .as_str()
+            .is_some_and(|why| why.contains("store.low_space_bytes"))
+    );
+    let kept = post(node.http(), "/channel/messagesync", &history)?;
+    assert_eq!(
+        kept.body["messages"].as_array().map(Vec::len),
+        Some(1),
+        "{kept:?}"
+    );
+    node.restart_with(&["--set", "store.low_space_bytes=0"])?;
+    let after = send(&node, "alice", "after", HELLO)?;
+    assert_eq!(
+        (&after.body["reason"], &after.body["message_seq"]),
+        (&json!(1), &json!(2))
+    );
+    Ok(())
 }
 
 #[test]

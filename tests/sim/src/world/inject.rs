@@ -3,6 +3,7 @@
 use super::{Happening, State, World};
 use crate::faults::Fault;
 use crate::network::PARTITIONS;
+use penstock_core::effect::Event;
 use penstock_core::rows::Instance;
 use penstock_core::types::DiskBoot;
 use std::time::Duration;
@@ -60,6 +61,7 @@ impl World {
                 let full = self.nodes[node].state != State::Down;
                 self.nodes[node].disk.set_full(full);
             }
+            Fault::LowSpace => self.lower_space(),
             Fault::Wipe | Fault::BitFlip => self.lose_disk(fault),
             Fault::SlowDisk => {
                 let node = self.faults.rng.index(self.nodes.len());
@@ -121,6 +123,28 @@ impl World {
         let usual = self.faults.rng.time(MOMENT, MOMENT * 40);
         let at = self.now + back_after.unwrap_or(usual);
         self.agenda.put(at, Happening::Start(node));
+    }
+
+    /// The driver tells every shard of a node that its disk is nearly full, and later that there is room.
+    fn lower_space(&mut self) {
+        let node = self.faults.rng.index(self.nodes.len());
+        let life = Some(self.nodes[node].life);
+        let until = self.now + self.faults.rng.time(MOMENT, MOMENT * 40);
+        for (at, low) in [(self.now, true), (until, false)] {
+            for shard in 0..self.settings.shards {
+                let event = Event::Space { low };
+                self.agenda.put(
+                    at,
+                    Happening::Arrive {
+                        node,
+                        life,
+                        shard,
+                        event,
+                    },
+                );
+            }
+        }
+        self.coverage.fault("low space", 1);
     }
 
     fn lose_disk(&mut self, fault: Fault) {

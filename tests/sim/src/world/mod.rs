@@ -437,5 +437,6 @@ fn event_kind(event: &Event) -> u64 {
         Event::Loaded { .. } => 7,
         Event::Ask { .. } => 8,
         Event::Expired => 9,
+        Event::Space { .. } => 10,
     }
 }

@@ -141,6 +141,7 @@ impl Shard {
             reason,
             copies: u8::try_from(copies).unwrap_or(u8::MAX),
             groups_without_leader: u32::try_from(leaderless).unwrap_or(u32::MAX),
+            space_low: self.space_low,
         }
     }
 }
