@@ -45,7 +45,7 @@ pub enum ListChange {
     Clear,
 }
 
-/// History request (client contract 7.4).
+/// History request (client contract 7.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryQuery {
     /// Who reads.

@@ -4,6 +4,7 @@
 
 pub mod documents;
 pub mod layering;
+pub mod promises;
 pub mod purity;
 pub mod rules;
 pub mod sizes;
@@ -13,7 +14,7 @@ pub mod words;
 #[cfg(test)]
 mod tests {
     use crate::tree::Tree;
-    use crate::{documents, layering, purity, rules, sizes, words};
+    use crate::{documents, layering, promises, purity, rules, sizes, words};
 
     fn holds(complaints: Vec<String>) {
         assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
@@ -62,6 +63,16 @@ mod tests {
     #[test]
     fn documents_name_only_what_exists() {
         holds(documents::check(&Tree::read()));
+    }
+
+    #[test]
+    fn routes_and_their_table_agree() {
+        holds(promises::routes(&Tree::read()));
+    }
+
+    #[test]
+    fn every_configuration_key_is_read() {
+        holds(promises::keys(&Tree::read()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::types::{MessageId, Seq};
 use std::collections::BTreeMap;
 
 /// Proof that what it holds is committed. Only `Ledger::commit` and `Ledger::prove`, which read the high watermark of a
-/// commit notification, can build one.
+/// commit notification, can make one of something that is not proved yet.
 #[derive(Debug)]
 pub struct Committed<T> {
     value: T,
@@ -129,7 +129,8 @@ pub(super) fn ephemeral(id: MessageId, stamp_ms: u64) -> Outcome {
     }
 }
 
-/// The planted fault `ack_on_append`: success for what only the leader has.
+/// The planted fault `ack_on_append`: success for what only the leader has. Without the feature `mutants` its only caller is
+/// never reached.
 pub(super) fn without_proof(placed: Placed) -> Outcome {
     Committed { value: placed }.outcome()
 }

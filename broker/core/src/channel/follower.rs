@@ -91,7 +91,7 @@ impl Replica {
         }
     }
 
-    /// Whether a leader's message is obeyed; if so, its epoch is promised (M-1).
+    /// Whether a leader's message is obeyed: none of an older epoch is (CH-4, R3, Q8). If so, its epoch is promised (M-1).
     pub(super) fn obeys(
         &mut self,
         from: NodeId,

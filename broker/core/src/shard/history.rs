@@ -1,4 +1,4 @@
-//! Which positions a history request means (client contract 7.4, RD-3). Pure arithmetic.
+//! Which positions a history request means (client contract 7.3, RD-3). Pure arithmetic.
 
 use super::peer::HistoryRange;
 use crate::types::Seq;

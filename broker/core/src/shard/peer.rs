@@ -266,7 +266,7 @@ pub enum VoterProgress {
     },
 }
 
-/// A range of history (client contract 7.4), after permission and visibility.
+/// A range of history (client contract 7.3), after permission and visibility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRange {
     /// First position, inclusive; 0 = newest (older) or oldest visible (newer).

@@ -93,7 +93,7 @@ pub(super) fn reason_text(reason: Reason) -> &'static str {
         .map_or("unknown reason", penstock_wire::reason::Reason::name)
 }
 
-/// A message of `/channel/messagesync` as its reader sees it (client contract 7.6).
+/// A message of `/channel/messagesync` as its reader sees it (client contract 7.4).
 pub(super) fn message(committed: &Committed, reader: &Uid) -> Value {
     let message = &committed.message;
     let draft = &message.draft;
