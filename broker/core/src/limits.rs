@@ -28,6 +28,8 @@ pub struct Limits {
     pub heartbeat: Duration,
     /// Node link: silence after which a node counts as dead (M-5).
     pub node_dead_after: Duration,
+    /// Channel: silence of a voter's node after which another node takes its place.
+    pub replace_after: Duration,
     /// Channel: records kept in memory behind the log end for followers and readers.
     pub channel_tail_records: usize,
     /// Channel: bytes of one Replicate.
@@ -104,6 +106,7 @@ impl Default for Limits {
             snapshot_chunk_bytes: 256 << 10,
             heartbeat: Duration::from_millis(100),
             node_dead_after: Duration::from_millis(600),
+            replace_after: Duration::from_secs(600),
             channel_tail_records: 256,
             replicate_bytes: 256 << 10,
             link_credit_bytes: 8 << 20,

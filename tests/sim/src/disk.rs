@@ -15,7 +15,7 @@
 mod tables;
 
 use penstock_core::rows::{GroupImage, Instance, Key, Miss, Page, ReadRequest, Row, Rows, Write};
-use penstock_core::types::{DiskBoot, GroupId, Ticket};
+use penstock_core::types::{DiskBoot, GroupId, SlotId, Ticket};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -336,6 +336,18 @@ impl SimDisk {
             | ReadRequest::Cursors { .. }
             | ReadRequest::Dedupe { .. } => self.data.durable.read(request),
         }
+    }
+
+    /// A sum over all rows of these slots, as they are visible: equal rows have equal sums.
+    #[must_use]
+    pub fn digest(&self, slots: &[SlotId]) -> u64 {
+        self.meta.visible.digest_of(slots)
+    }
+
+    /// The last durable index of a group's Raft log; 0 when there is none.
+    #[must_use]
+    pub fn durable_last_entry(&self, group: GroupId) -> u64 {
+        self.meta.durable.last_entry(group)
     }
 
     /// What a crash now would at least leave of a row.

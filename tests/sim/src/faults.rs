@@ -38,6 +38,14 @@ pub enum Fault {
     Disconnect,
     /// A client stops acknowledging for a while.
     DeafClient,
+    /// A blow is prepared that falls at a chosen moment of the protocols.
+    Ambush,
+    /// An operator moves a channel's leadership, twice at once.
+    MoveLeader,
+    /// An operator changes the voters of a channel, or how many of them must hold a record.
+    ChangeVoters,
+    /// A flood of proposals that may wait.
+    Flood,
 }
 
 /// Every fault with the usual number of times per ten that a fault is this one.
@@ -58,6 +66,18 @@ const USUAL: &[(Fault, u64)] = &[
     (Fault::SlowShard, 4),
     (Fault::Disconnect, 6),
     (Fault::DeafClient, 4),
+    (Fault::Ambush, 24),
+    (Fault::MoveLeader, 6),
+    (Fault::ChangeVoters, 6),
+    (Fault::Flood, 2),
+];
+
+/// Drawn from a stream of their own.
+const AIMED: &[Fault] = &[
+    Fault::Ambush,
+    Fault::MoveLeader,
+    Fault::ChangeVoters,
+    Fault::Flood,
 ];
 
 /// How often each fault comes in one seed.
@@ -74,12 +94,19 @@ pub struct Weights {
 
 impl Weights {
     /// Draws the weights of a seed: some faults do not come at all, some come all the time.
-    pub fn draw(rng: &mut Rng, nodes: usize) -> Weights {
+    pub fn draw(seed: u64, rng: &mut Rng, nodes: usize) -> Weights {
+        let aimed = &mut Rng::new(seed, Stream::Aimed);
         let mut weights = Vec::new();
         for &(fault, usual) in USUAL {
             let needs_others = matches!(
                 fault,
-                Fault::Partition | Fault::Mend | Fault::Clog | Fault::Wipe | Fault::BitFlip
+                Fault::Partition
+                    | Fault::Mend
+                    | Fault::Clog
+                    | Fault::Wipe
+                    | Fault::BitFlip
+                    | Fault::MoveLeader
+                    | Fault::ChangeVoters
             );
             if nodes == 1 && needs_others {
                 continue;
@@ -87,6 +114,7 @@ impl Weights {
             let factor = match fault {
                 // A partition that never ends leaves nothing to test.
                 Fault::Mend => 1,
+                _ if AIMED.contains(&fault) => aimed.pick(&[0, 1, 1, 3]),
                 _ => rng.pick(&[0, 0, 1, 1, 1, 4]),
             };
             weights.push((fault, usual * factor));
@@ -167,7 +195,7 @@ mod tests {
     #[test]
     fn one_node_meets_no_fault_that_needs_others() {
         for seed in 0..50 {
-            let weights = Weights::draw(&mut Rng::new(seed, Stream::Settings), 1);
+            let weights = Weights::draw(seed, &mut Rng::new(seed, Stream::Settings), 1);
             let mut faults = Faults::new(seed, weights);
             assert!(!faults.may_lose_disk());
             for _ in 0..100 {
@@ -181,7 +209,7 @@ mod tests {
 
     #[test]
     fn disks_are_lost_within_the_budget() {
-        let mut faults = Faults::new(1, Weights::draw(&mut Rng::new(1, Stream::Settings), 5));
+        let mut faults = Faults::new(1, Weights::draw(1, &mut Rng::new(1, Stream::Settings), 5));
         assert!(faults.may_lose_disk());
         assert!(!faults.may_lose_disk());
         assert_eq!(Faults::new(1, Weights::none()).draw(), None);

@@ -15,6 +15,19 @@ pub struct Conditions {
     pub duplicate_permille: u32,
     /// Messages of 1,000 that are held back, so that later ones overtake them.
     pub reorder_permille: u32,
+    /// Messages between replicas, of 1,000, of which a copy arrives once more when much has happened since (R3).
+    pub late_permille: u32,
+}
+
+/// What kind of message it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Between replicas of a channel log.
+    Log,
+    /// Between replicas of a group.
+    Group,
+    /// Anything else.
+    Other,
 }
 
 /// Shapes of a partition.
@@ -49,6 +62,10 @@ pub struct Network {
     calm: Conditions,
     cut: Vec<bool>,
     clogged_until: Vec<Duration>,
+    /// By node: until when nothing comes to it or from it.
+    muted_until: Vec<Duration>,
+    /// By node: until when that is so for the messages of channel logs.
+    logs_muted_until: Vec<Duration>,
     rng: Rng,
     /// Messages that were lost to chance or to a cut.
     pub lost: u64,
@@ -66,6 +83,7 @@ impl Network {
             loss_permille: 0,
             duplicate_permille: 0,
             reorder_permille: 0,
+            late_permille: 0,
             ..conditions
         };
         Network {
@@ -74,6 +92,8 @@ impl Network {
             calm,
             cut: vec![false; nodes * nodes],
             clogged_until: vec![Duration::ZERO; nodes * nodes],
+            muted_until: vec![Duration::ZERO; nodes],
+            logs_muted_until: vec![Duration::ZERO; nodes],
             rng: Rng::new(seed, Stream::Network),
             lost: 0,
             duplicated: 0,
@@ -86,9 +106,13 @@ impl Network {
     }
 
     /// When a message sent at `now` arrives: never, once or twice.
-    pub fn arrivals(&mut self, now: Duration, from: usize, to: usize) -> [Option<Duration>; 2] {
+    pub fn arrivals(&mut self, now: Duration, from: usize, to: usize, class: Class) -> [Option<Duration>; 2] {
         let link = self.link(from, to);
-        if self.cut[link] || self.rng.permille(self.conditions.loss_permille) {
+        let muted = |until: &[Duration]| until[from].max(until[to]) > now;
+        let cut = self.cut[link]
+            || muted(&self.muted_until)
+            || (class == Class::Log && muted(&self.logs_muted_until));
+        if cut || self.rng.permille(self.conditions.loss_permille) {
             self.lost += 1;
             return [None, None];
         }
@@ -98,7 +122,23 @@ impl Network {
             self.duplicated += 1;
             start + self.transit() + self.transit()
         });
+        let late = class != Class::Other && self.conditions.late_permille > 0;
+        if late && second.is_none() && self.rng.permille(self.conditions.late_permille) {
+            self.duplicated += 1;
+            let later = self.rng.time(Duration::from_millis(200), Duration::from_secs(6));
+            return [Some(first), Some(start + later)];
+        }
         [Some(first), second]
+    }
+
+    /// Nothing comes to this node or from it until then.
+    pub fn mute(&mut self, node: usize, until: Duration) {
+        self.muted_until[node] = until;
+    }
+
+    /// No message of a channel log comes to this node or from it until then.
+    pub fn mute_logs(&mut self, node: usize, until: Duration) {
+        self.logs_muted_until[node] = until;
     }
 
     fn transit(&mut self) -> Duration {
@@ -152,13 +192,16 @@ impl Network {
     pub fn heal(&mut self) {
         self.mend();
         self.clogged_until.fill(Duration::ZERO);
+        self.muted_until.fill(Duration::ZERO);
+        self.logs_muted_until.fill(Duration::ZERO);
         self.conditions = self.calm;
     }
 
     /// Whether any link is cut or holds messages back.
     #[must_use]
     pub fn is_troubled(&self, now: Duration) -> bool {
-        self.cut.contains(&true) || self.clogged_until.iter().any(|&until| until > now)
+        let held = [&self.clogged_until, &self.muted_until, &self.logs_muted_until];
+        self.cut.contains(&true) || held.into_iter().flatten().any(|&until| until > now)
     }
 
     /// Whether a message from one node reaches the other, chance aside.
@@ -178,6 +221,7 @@ mod tests {
             loss_permille: 100,
             duplicate_permille: 100,
             reorder_permille: 100,
+            late_permille: 0,
         }
     }
 
@@ -187,7 +231,7 @@ mod tests {
         let mut overtaken = 0;
         let mut latest = Duration::ZERO;
         for step in 0..2_000 {
-            let [first, second] = network.arrivals(Duration::from_millis(step), 0, 1);
+            let [first, second] = network.arrivals(Duration::from_millis(step), 0, 1, Class::Other);
             overtaken += u32::from(first.is_some_and(|time| time < latest));
             latest = latest.max(first.unwrap_or_default());
             assert!(first.is_some() || second.is_none());
@@ -196,7 +240,7 @@ mod tests {
         assert!(network.duplicated > 100 && network.reordered > 100 && overtaken > 0);
         network.heal();
         let lost = network.lost;
-        assert!((0..1_000).all(|_| network.arrivals(Duration::ZERO, 0, 2)[0].is_some()));
+        assert!((0..1_000).all(|_| network.arrivals(Duration::ZERO, 0, 2, Class::Other)[0].is_some()));
         assert_eq!(network.lost, lost);
     }
 
@@ -218,10 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn a_muted_node_is_cut_off_for_a_while_and_a_late_copy_comes_much_later() {
+        let mut network = Network::new(5, 3, rough());
+        network.heal();
+        let second = Duration::from_secs(1);
+        network.mute_logs(1, second);
+        assert_eq!(network.arrivals(Duration::ZERO, 0, 1, Class::Log), [None, None]);
+        assert!(network.arrivals(Duration::ZERO, 0, 1, Class::Group)[0].is_some());
+        network.mute(1, second);
+        assert_eq!(network.arrivals(Duration::ZERO, 1, 2, Class::Other), [None, None]);
+        assert!(network.is_troubled(Duration::ZERO) && !network.is_troubled(second));
+        network.conditions.late_permille = 1_000;
+        let [first, late] = network.arrivals(second, 0, 1, Class::Log);
+        assert!(late > first.map(|first| first + second / 10));
+    }
+
+    #[test]
     fn a_clogged_link_delivers_late() {
         let mut network = Network::new(5, 1, rough());
         network.heal();
         network.clog(Duration::from_secs(1));
-        assert!(network.arrivals(Duration::ZERO, 0, 0)[0].is_some_and(|time| time > Duration::from_secs(1)));
+        assert!(
+            network.arrivals(Duration::ZERO, 0, 0, Class::Other)[0]
+                .is_some_and(|time| time > Duration::from_secs(1))
+        );
     }
 }

@@ -21,6 +21,8 @@ pub enum Stream {
     Shards = 7,
     /// What is lost at a crash, which rows are missing from memory.
     Losses = 8,
+    /// Aimed faults and what belongs to them.
+    Aimed = 9,
 }
 
 /// A small generator (splitmix64): fast, and good enough to choose faults.

@@ -36,8 +36,8 @@ pub struct Plan {
     pub to: u64,
     /// The planted bug, if any.
     pub mutant: Option<&'static Mutant>,
-    /// Print everything that happens.
-    pub trace: bool,
+    /// Print everything that happens from this virtual time on.
+    pub trace: Option<Duration>,
     /// Stop at this many failures.
     pub failures_max: usize,
     /// Run every seed twice and compare.
@@ -105,7 +105,7 @@ fn keep_panics() {
 
 /// Runs one seed to its end.
 #[must_use]
-pub fn run_seed(nodes: usize, seed: u64, mutant: Option<&Mutant>, trace: bool) -> Outcome {
+pub fn run_seed(nodes: usize, seed: u64, mutant: Option<&Mutant>, trace: Option<Duration>) -> Outcome {
     let settings = Settings::draw(seed, nodes);
     let driver = mutant.map_or_else(Driver::default, |mutant| mutant.driver());
     let mut world = World::new(settings, driver, trace);
@@ -134,13 +134,13 @@ fn run_checked(plan: &Plan, seed: u64) -> Outcome {
     let mut outcome = run_seed(plan.nodes, seed, plan.mutant, plan.trace);
     if plan.mutant.is_some() && !outcome.violations.is_empty() {
         // A seed that breaks a rule without the planted bug too shows nothing of it.
-        let sound = run_seed(plan.nodes, seed, None, false).violations.is_empty();
+        let sound = run_seed(plan.nodes, seed, None, None).violations.is_empty();
         if !sound {
             outcome.violations.clear();
         }
     }
     if plan.twice {
-        let again = run_seed(plan.nodes, seed, plan.mutant, false);
+        let again = run_seed(plan.nodes, seed, plan.mutant, None);
         if again.trace_hash != outcome.trace_hash {
             outcome.violations.push(Violation {
                 rule: "determinism",
@@ -163,7 +163,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&Report)) -> Report {
     let stop = AtomicBool::new(false);
     let (sender, outcomes) = mpsc::channel();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if plan.trace { 1 } else { threads };
+    let threads = if plan.trace.is_some() { 1 } else { threads };
     let mut report = Report::default();
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -261,7 +261,7 @@ mod tests {
             from: 1,
             to: 3,
             mutant: None,
-            trace: false,
+            trace: None,
             failures_max: 10,
             twice: true,
             tolerate_open: false,
@@ -275,8 +275,8 @@ mod tests {
             .any(|violation| violation.rule == "determinism");
         assert!(!differs, "{:?}", report.failures);
         assert_ne!(
-            run_seed(3, 1, None, false).trace_hash,
-            run_seed(3, 2, None, false).trace_hash
+            run_seed(3, 1, None, None).trace_hash,
+            run_seed(3, 2, None, None).trace_hash
         );
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let mutant = crate::mutants::ALL
             .iter()
             .find(|mutant| mutant.name == "stored-before-durable");
-        let outcome = run_seed(3, 1, mutant, false);
+        let outcome = run_seed(3, 1, mutant, None);
         let rules: Vec<&str> = outcome
             .violations
             .iter()

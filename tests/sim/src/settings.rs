@@ -7,6 +7,9 @@ use crate::rng::{Rng, Stream};
 use penstock_core::limits::Limits;
 use std::time::Duration;
 
+/// Salt of the stream from which settings are drawn that belong to aimed faults.
+const AIMED_SETTINGS: u64 = 10;
+
 /// Everything that is drawn before a run starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -58,7 +61,11 @@ impl Settings {
     pub fn draw(seed: u64, nodes: usize) -> Settings {
         let rng = &mut Rng::new(seed, Stream::Settings);
         let shards = rng.pick(&[1, 1, 2, 4]);
-        let limits = limits(rng);
+        let mut limits = limits(rng);
+        // A stream of its own: what is drawn here moves nothing else.
+        let aimed = &mut Rng::salted(seed, AIMED_SETTINGS);
+        let seconds = Duration::from_secs;
+        limits.replace_after = aimed.pick(&[seconds(600), seconds(3), seconds(8)]);
         let quick = Duration::from_micros(100);
         // Keys that are forgotten early must not be forgotten while a client still retries; a clock that jumps by more
         // than the difference would make the cluster forget them rightly.
@@ -74,8 +81,8 @@ impl Settings {
             read_latency: rng.pick(&[quick / 4, quick * 2]),
             handling: rng.pick(&[quick / 100, quick / 10]),
             miss_permille: rng.pick(&[0, 20, 200]),
-            network: conditions(rng),
-            faults: Weights::draw(rng, nodes),
+            network: conditions(rng, aimed.pick(&[0, 0, 2, 10])),
+            faults: Weights::draw(seed, rng, nodes),
             chaos: Duration::from_secs(rng.between(58, 70)),
             convergence: Duration::from_secs(30),
             users: rng.between(6, 12) as usize,
@@ -96,12 +103,13 @@ impl Settings {
     }
 }
 
-fn conditions(rng: &mut Rng) -> Conditions {
+fn conditions(rng: &mut Rng, late_permille: u32) -> Conditions {
     Conditions {
         latency: Duration::from_micros(rng.pick(&[100, 500, 5_000])),
         loss_permille: rng.pick(&[0, 0, 5, 50]),
         duplicate_permille: rng.pick(&[0, 5, 50]),
         reorder_permille: rng.pick(&[0, 5, 50]),
+        late_permille,
     }
 }
 

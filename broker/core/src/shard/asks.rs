@@ -223,7 +223,8 @@ impl Shard {
 
     fn send_from_ask(&mut self, turn: &mut Turn<'_>, ask: Token, send: SendAsk) {
         self.keep_ask(turn, ask, Job::SendOutcome);
-        self.ingress(turn, Source::Ask(ask), Purpose::from_ask(send));
+        let purpose = Purpose::from_ask(send, self.send_deadline(turn));
+        self.ingress(turn, Source::Ask(ask), purpose);
     }
 
     /// What became of a send that came over HTTP.

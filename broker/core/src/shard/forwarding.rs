@@ -9,6 +9,7 @@ use crate::message::{Draft, Outcome};
 use crate::slot::ProposeError;
 use crate::types::{ChannelKey, Incarnation, LeaderEpoch, Reason};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Most messages of one batch (client contract 3.4).
 const BATCH_MAX: usize = 128;
@@ -16,19 +17,58 @@ const BATCH_MAX: usize = 128;
 /// Sends of one channel that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Forwarder {
-    waiting: VecDeque<(Source, Draft)>,
+    /// With the time until which each is worth sending.
+    waiting: VecDeque<(Source, Draft, Duration)>,
     on_the_way: Vec<Source>,
+}
+
+impl Forwarder {
+    /// Takes out what has waited too long (SL-6).
+    fn take_late(&mut self, now: Duration) -> Vec<Source> {
+        let is_late = |deadline: Duration| deadline <= now;
+        if !self.waiting.iter().any(|(_, _, deadline)| is_late(*deadline)) {
+            return Vec::new();
+        }
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (late, kept): (VecDeque<_>, _) = waiting.partition(|(_, _, deadline)| is_late(*deadline));
+        self.waiting = kept;
+        late.into_iter().map(|(source, ..)| source).collect()
+    }
+
+    /// Takes out the next batch.
+    fn take_batch(&mut self, bytes_max: usize) -> Vec<Draft> {
+        let mut drafts = Vec::new();
+        let mut bytes = 0;
+        while let Some((_, draft, _)) = self.waiting.front() {
+            bytes += draft.payload.len();
+            if !drafts.is_empty() && (drafts.len() >= BATCH_MAX || bytes > bytes_max) {
+                break;
+            }
+            let Some((source, draft, _)) = self.waiting.pop_front() else {
+                break;
+            };
+            self.on_the_way.push(source);
+            drafts.push(draft);
+        }
+        drafts
+    }
 }
 
 impl Shard {
     /// Puts a draft into its channel's row.
-    pub(super) fn forward(&mut self, turn: &mut Turn<'_>, channel: ChannelKey, source: Source, draft: Draft) {
+    pub(super) fn forward(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: ChannelKey,
+        source: Source,
+        (draft, deadline): (Draft, Duration),
+    ) {
         let backlog = self.config.limits.channel_backlog;
         let forwarder = self.forwarders.entry(channel.clone()).or_default();
         if forwarder.waiting.len() >= backlog {
             return self.sent(turn, source, Outcome::Refused(Reason::RATE_LIMITED));
         }
-        forwarder.waiting.push_back((source, draft));
+        forwarder.waiting.push_back((source, draft, deadline));
         self.forward_next(turn, &channel);
     }
 
@@ -40,21 +80,15 @@ impl Shard {
         if !forwarder.on_the_way.is_empty() {
             return;
         }
-        let mut drafts = Vec::new();
-        let mut bytes = 0;
-        while let Some((_, draft)) = forwarder.waiting.front() {
-            bytes += draft.payload.len();
-            if !drafts.is_empty() && (drafts.len() >= BATCH_MAX || bytes > bytes_max) {
-                break;
-            }
-            let Some((source, draft)) = forwarder.waiting.pop_front() else {
-                break;
-            };
-            forwarder.on_the_way.push(source);
-            drafts.push(draft);
-        }
+        let late = forwarder.take_late(turn.now.monotonic);
+        let drafts = forwarder.take_batch(bytes_max);
         if drafts.is_empty() {
             self.forwarders.remove(channel);
+        }
+        for source in late {
+            self.sent(turn, source, Outcome::Refused(Reason::RATE_LIMITED));
+        }
+        if drafts.is_empty() {
             return;
         }
         let request = Request::Append {
@@ -97,5 +131,42 @@ fn outcomes_of(reply: Option<Reply>, count: usize) -> Vec<Outcome> {
             vec![Outcome::Refused(Reason::NODE_NOT_MATCH); count]
         }
         Some(_) | None => vec![Outcome::Unknown; count],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::MessageFlags;
+    use crate::types::{Token, Uid};
+    use bytes::Bytes;
+    use std::sync::Arc;
+
+    fn draft() -> Draft {
+        Draft {
+            from_uid: Uid::new("user"),
+            client_msg_no: Arc::from("number"),
+            flags: MessageFlags::default(),
+            setting: 0,
+            expire_s: 0,
+            topic: Arc::from(""),
+            payload: Bytes::from_static(b"payload"),
+            origin: None,
+        }
+    }
+
+    /// SL-6: behind a batch that gets no answer nothing waits beyond its own time.
+    #[test]
+    fn what_has_waited_too_long_is_never_sent() {
+        let mut forwarder = Forwarder::default();
+        for number in 1..=4 {
+            let deadline = Duration::from_secs(number);
+            forwarder
+                .waiting
+                .push_back((Source::Ask(Token(number)), draft(), deadline));
+        }
+        assert_eq!(forwarder.take_late(Duration::from_millis(2_500)).len(), 2);
+        assert_eq!(forwarder.take_batch(usize::MAX).len(), 2);
+        assert_eq!(forwarder.on_the_way.len(), 2);
     }
 }

@@ -145,7 +145,10 @@ impl Shard {
     /// The nodes as this shard sees them. New channels are placed only when enough nodes are known that an acknowledged
     /// message is on a majority of the copies from the first byte on (GA-3).
     fn world(&self) -> World {
-        let mut world = World::default();
+        let mut world = World {
+            replace_after: self.config.limits.replace_after,
+            ..World::default()
+        };
         for (node, state, since) in self.liveness.nodes() {
             if let Some(boots) = state.boots {
                 let dead_since = (!state.alive).then_some(since);

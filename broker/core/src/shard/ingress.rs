@@ -16,10 +16,11 @@ use crate::permission::{self, Facts, Question};
 use crate::rows::Row;
 use crate::session;
 use crate::types::{
-    ChannelKey, ChannelKind, ConnectionId, Incarnation, LeaderEpoch, Reason, Route, Seq, Token, Uid,
+    ChannelKey, ChannelKind, ConnectionId, Incarnation, LeaderEpoch, Now, Reason, Route, Seq, Token, Uid,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Who asked.
 #[derive(Clone, Debug)]
@@ -53,6 +54,9 @@ pub(super) struct Sending {
     draft: Draft,
     /// Request-scoped members, only from the HTTP API.
     subscribers: Vec<Uid>,
+    /// Until when it is worth sending. After that its client has been told that the outcome is unknown and sends again: an append
+    /// much later could come when its idempotency key is forgotten (SL-6, AP-2).
+    deadline: Duration,
 }
 
 /// A session's wish to subscribe.
@@ -85,8 +89,13 @@ pub(super) struct Ingress {
 }
 
 impl Purpose {
+    /// A send that has waited behind what its session asked before for longer than it is worth.
+    fn is_late(&self, now: Now) -> bool {
+        matches!(self, Purpose::Send(sending) if sending.deadline <= now.monotonic)
+    }
+
     /// A send of the HTTP API.
-    pub(super) fn from_ask(send: SendAsk) -> Purpose {
+    pub(super) fn from_ask(send: SendAsk, deadline: Duration) -> Purpose {
         let draft = Draft {
             from_uid: send.from_uid,
             client_msg_no: send.client_msg_no,
@@ -103,6 +112,7 @@ impl Purpose {
             kind,
             draft,
             subscribers,
+            deadline,
         }))
     }
 }
@@ -137,6 +147,7 @@ impl Shard {
             kind: send.kind,
             draft,
             subscribers: Vec::new(),
+            deadline: self.send_deadline(turn),
         };
         self.ingress(
             turn,
@@ -212,6 +223,11 @@ impl Shard {
         self.begin_job(turn, source, purpose);
     }
 
+    /// Until when a send that comes in now is worth sending on.
+    pub(super) fn send_deadline(&self, turn: &Turn<'_>) -> Duration {
+        turn.now.after(self.config.limits.append_timeout)
+    }
+
     fn begin_job(&mut self, turn: &mut Turn<'_>, source: Source, purpose: Purpose) {
         let question = match self.question(&purpose) {
             Ok(question) => question,
@@ -274,7 +290,8 @@ impl Shard {
         let next = source.clone();
         match (purpose, question, verdict) {
             (Purpose::Send(sending), Some(question), Ok(_)) => {
-                self.forward(turn, question.log_channel().clone(), source, sending.draft);
+                let channel = question.log_channel().clone();
+                self.forward(turn, channel, source, (sending.draft, sending.deadline));
             }
             (Purpose::Send(_), _, Err(reason)) => self.sent(turn, source, Outcome::Refused(reason)),
             (Purpose::Subscribe { route, .. }, Some(question), Ok(_)) => {
@@ -324,11 +341,22 @@ impl Shard {
             return;
         };
         waiting.pop_front();
-        match waiting.front().cloned() {
-            Some((source, purpose)) => self.begin_job(turn, source, purpose),
-            None => {
-                self.ingress.sessions.remove(connection);
-            }
+        let mut late = Vec::new();
+        while waiting
+            .front()
+            .is_some_and(|(_, purpose)| purpose.is_late(turn.now))
+        {
+            late.extend(waiting.pop_front().map(|(source, _)| source));
+        }
+        let next = waiting.front().cloned();
+        if next.is_none() {
+            self.ingress.sessions.remove(connection);
+        }
+        for source in late {
+            self.sent(turn, source, Outcome::Refused(Reason::RATE_LIMITED));
+        }
+        if let Some((source, purpose)) = next {
+            self.begin_job(turn, source, purpose);
         }
     }
 

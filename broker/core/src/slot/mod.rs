@@ -13,6 +13,7 @@
 //! *Absent*: routing to the leader, retries, and the members of other groups; the shard does these.
 
 mod apply;
+pub mod claims;
 pub mod command;
 pub mod faults;
 pub mod fsm;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str =
-    "usage: cargo sim --nodes N --seeds COUNT | FROM..TO [--mutant NAME] [--trace] [--check-determinism] \
+    "usage: cargo sim --nodes N --seeds COUNT | FROM..TO [--mutant NAME] [--trace | --trace-from SECONDS] [--check-determinism] \
                      [--failures COUNT] [--tolerate-open]
        cargo sim --list-mutants";
 
@@ -33,7 +33,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Option<Plan>, St
         from: 0,
         to: 100,
         mutant: None,
-        trace: false,
+        trace: None,
         failures_max: 5,
         twice: false,
         tolerate_open: false,
@@ -54,7 +54,8 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Option<Plan>, St
                 plan.failures_max = 1;
             }
             "--failures" => plan.failures_max = number(&value()?)?,
-            "--trace" => plan.trace = true,
+            "--trace" => plan.trace = Some(Duration::ZERO),
+            "--trace-from" => plan.trace = Some(Duration::from_secs(number(&value()?)?)),
             "--check-determinism" => plan.twice = true,
             "--tolerate-open" => plan.tolerate_open = true,
             _ => return Err(format!("unknown word {word}")),

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Tables {
     pub(super) rows: BTreeMap<Key, Bytes>,
     pub(super) blocks: BTreeMap<(Incarnation, Seq), Bytes>,
+    /// Slot → sum of the hashes of its rows, so that replicas can be compared after every batch.
+    digests: BTreeMap<SlotId, u64>,
 }
 
 impl Tables {
@@ -22,11 +24,10 @@ impl Tables {
 
     fn apply_one(&mut self, write: &Write) -> Result<(), Corrupt> {
         match write {
-            Write::Put { key, value } => {
-                self.rows.insert(key.clone(), value.clone());
-            }
+            Write::Put { key, value } => self.put(key.clone(), value.clone()),
             Write::Delete { key } => {
-                self.rows.remove(key);
+                let removed = self.rows.remove(key);
+                self.digest(key, removed.as_ref(), None);
             }
             Write::TruncateRaft { group, from } => self.drop_entries(*group, *from, RaftIndex(u64::MAX)),
             Write::CompactRaft { group, through } => self.drop_entries(*group, RaftIndex(0), *through),
@@ -46,6 +47,31 @@ impl Tables {
             Write::DropIncarnation { incarnation } => self.drop_incarnation(*incarnation),
         }
         Ok(())
+    }
+
+    fn put(&mut self, key: Key, value: Bytes) {
+        if let Key::Slot { .. } = &key {
+            let before = self.rows.get(&key).cloned();
+            self.digest(&key, before.as_ref(), Some(&value));
+        }
+        self.rows.insert(key, value);
+    }
+
+    fn digest(&mut self, key: &Key, before: Option<&Bytes>, after: Option<&Bytes>) {
+        let Key::Slot { slot, table, key } = key else {
+            return;
+        };
+        let hash = |value: &Bytes| row_hash(*table, key, value);
+        let sum = self.digests.entry(*slot).or_default();
+        *sum = sum
+            .wrapping_sub(before.map_or(0, hash))
+            .wrapping_add(after.map_or(0, hash));
+    }
+
+    /// The sum of the hashes of all rows of these slots.
+    pub(super) fn digest_of(&self, slots: &[SlotId]) -> u64 {
+        let of = |slot| self.digests.get(slot).copied().unwrap_or(0);
+        slots.iter().map(of).fold(0, u64::wrapping_add)
     }
 
     fn drop_entries(&mut self, group: GroupId, from: RaftIndex, through: RaftIndex) {
@@ -74,9 +100,10 @@ impl Tables {
 
     fn flip(&mut self, slot: SlotId) {
         self.take_slot(&slot_key(slot, Table::User, Bytes::new()));
+        self.digests.remove(&slot);
         for (key, value) in self.take_slot(&staged_key(slot, Table::User, Bytes::new())) {
             if let Key::Staged { slot, table, key } = key {
-                self.rows.insert(slot_key(slot, table, key), value);
+                self.put(slot_key(slot, table, key), value);
             }
         }
     }
@@ -303,6 +330,18 @@ impl Tables {
         Page::Rows { rows, more: false }
     }
 
+    /// The last index of a group's log; 0 when there is none.
+    pub(super) fn last_entry(&self, group: GroupId) -> u64 {
+        let entry = |index| Key::RaftEntry {
+            group,
+            index: RaftIndex(index),
+        };
+        match self.rows.range(entry(0)..=entry(u64::MAX)).next_back() {
+            Some((Key::RaftEntry { index, .. }, _)) => index.0,
+            _ => 0,
+        }
+    }
+
     /// The Raft groups that left anything here.
     pub(super) fn groups(&self) -> Vec<GroupId> {
         let groups: BTreeSet<GroupId> = self
@@ -344,6 +383,20 @@ impl Tables {
                 .collect(),
         }
     }
+}
+
+/// FNV-1a over the row, spread so that sums of several rows do not cancel out.
+fn row_hash(table: Table, key: &Bytes, value: &Bytes) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ table as u64;
+    for part in [key, value] {
+        for &byte in part {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        hash = (hash ^ part.len() as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+    }
+    hash
 }
 
 fn slot_key(slot: SlotId, table: Table, key: Bytes) -> Key {

@@ -1,15 +1,21 @@
 //! CH-2: at the instant of commit, W voters of every set durably hold the record with accepted >= the leader's epoch, or
-//! have left the epoch.
+//! have left the epoch. The start of an epoch is committed before anything of it is: the same is asked of it.
 
-use super::{Leading, durable_state, durable_tail, one_record, single};
+use super::{Leading, Log, one_record, single};
 use crate::oracle::Oracle;
 use crate::world::Node;
-use penstock_core::types::{Replica, VoterSet};
+use penstock_core::types::{Replica, Seq, VoterSet};
 
-/// The leader's high watermark has just moved.
-pub(super) fn check(nodes: &[Node], leading: &Leading<'_>, damaged: &[usize], oracle: &mut Oracle) {
+/// The leader's high watermark has just moved to this position, or its epoch start after it has just been committed.
+pub(super) fn check(
+    nodes: &[Node],
+    (log, seq): (&Log, Seq),
+    leading: &Leading<'_>,
+    damaged: &[usize],
+    oracle: &mut Oracle,
+) {
     let meta = leading.replica.meta();
-    let seq = leading.replica.high_watermark().0;
+    let seq = seq.0;
     let wanted = single(leading.disk.read(&one_record(meta.incarnation, seq)), seq).map(|record| record.crc);
     let holds = |voter: &Replica| {
         let index = usize::from(voter.node.0) - 1;
@@ -19,16 +25,19 @@ pub(super) fn check(nodes: &[Node], leading: &Leading<'_>, damaged: &[usize], or
         if damaged.contains(&index) || node.disk.boot() != voter.disk {
             return true;
         }
-        let state = durable_state(&node.disk, meta.incarnation);
+        let Some(held) = log.held.get(&index) else {
+            return false;
+        };
+        let state = &held.state;
         if state.accepted > leading.epoch {
             return true;
         }
-        let end =
-            durable_tail(&node.disk, meta.incarnation).map_or(state.log_start.0, |record| record.seq.0 + 1);
-        let held = single(node.disk.durable_read(&one_record(meta.incarnation, seq)), seq);
         state.accepted == leading.epoch
-            && end > seq
-            && (seq < state.log_start.0 || held.map(|record| record.crc) == wanted)
+            && held.end.0 > seq
+            && (seq < state.log_start.0 || {
+                let found = single(node.disk.durable_read(&one_record(meta.incarnation, seq)), seq);
+                found.map(|record| record.crc) == wanted
+            })
     };
     let mut sets: Vec<&VoterSet> = vec![&meta.voters];
     sets.extend(meta.previous.as_ref());

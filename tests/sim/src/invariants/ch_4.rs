@@ -3,6 +3,7 @@
 use super::{Leading, Log};
 use crate::oracle::Oracle;
 use penstock_core::channel::StateRow;
+use penstock_core::types::ChannelKey;
 
 /// A replica leads.
 pub(super) fn leads(log: &Log, leading: &Leading<'_>, oracle: &mut Oracle) {
@@ -16,29 +17,36 @@ pub(super) fn leads(log: &Log, leading: &Leading<'_>, oracle: &mut Oracle) {
         );
         oracle.violate("CH-4", detail);
     }
-    if let Some(&(node, process)) = log.leaders.get(&leading.epoch)
-        && (node, process) != (leading.node, leading.process)
+    if let Some(&(node, life)) = log.leaders.get(&leading.epoch)
+        && (node, life) != (leading.node, leading.life)
     {
+        // Leadership does not survive a restart of the process (M-3): its log may have lost what it had shown to others.
         let detail = format!(
-            "epoch {} of {:?} is led by node {} ({process}) and by node {} ({})",
+            "epoch {} of {:?} is led by node {} in its life {life} and by node {} in its life {}",
             leading.epoch,
             log.channel,
             node + 1,
             leading.node + 1,
-            leading.process
+            leading.life
         );
         oracle.violate("CH-4", detail);
     }
 }
 
 /// A state row became durable.
-pub(super) fn promise(log: &mut Log, node: usize, state: &StateRow, oracle: &mut Oracle) {
-    let before = log.promised.insert(node, state.promised).unwrap_or_default();
-    if state.promised < before {
+pub(super) fn promise(
+    channel: Option<&ChannelKey>,
+    node: usize,
+    before: &StateRow,
+    now: &StateRow,
+    oracle: &mut Oracle,
+) {
+    if now.promised < before.promised {
         let detail = format!(
-            "node {} had durably promised {before} and now {}",
+            "{channel:?}: node {} had durably promised {} and now {}",
             node + 1,
-            state.promised
+            before.promised,
+            now.promised
         );
         oracle.violate("CH-4", detail);
     }

@@ -8,18 +8,25 @@ mod ch_4;
 mod ch_5;
 mod ch_6;
 mod ch_7;
+mod f_1;
+mod ledger;
+mod m_1;
+mod m_8;
 mod sl_1;
+pub mod sl_9;
 
 use crate::coverage::{Coverage, Met};
 use crate::disk::SimDisk;
 use crate::oracle::Oracle;
 use crate::world::Node;
-use bytes::Bytes;
-use penstock_core::channel::{Replica, RoleView, StateRow};
+use ledger::{Change, Held, Ledger};
+use penstock_core::channel::{Replica, RoleView};
+use penstock_core::effect::Event;
 use penstock_core::message::{self, Record};
-use penstock_core::rows::{Key, Page, ReadRequest, Write};
-use penstock_core::types::{ChannelKey, ChannelMeta, Incarnation, LeaderEpoch, ProcessBoot, Seq};
-use std::collections::BTreeMap;
+use penstock_core::rows::{Instance, Page, ReadRequest, Write};
+use penstock_core::shard::Peer;
+use penstock_core::types::{ChannelKey, ChannelMeta, GroupId, Incarnation, LeaderEpoch, Seq, Token};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a voter could report when its promise became durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,14 +53,14 @@ struct Log {
     high_watermark: u64,
     /// What is committed, by position from 1.
     committed: Vec<Committed>,
-    /// Epoch → who led it.
-    leaders: BTreeMap<LeaderEpoch, (usize, ProcessBoot)>,
+    /// Epoch → the node that led it, and in which life of its process.
+    leaders: BTreeMap<LeaderEpoch, (usize, u32)>,
+    /// The newest epoch whose start was called committed.
+    ready: LeaderEpoch,
     /// (epoch, node) → what the node held when its promise became durable.
     evidence: BTreeMap<(LeaderEpoch, usize), Evidence>,
-    /// Node → its durable state row when last looked at.
-    rows: BTreeMap<usize, Bytes>,
-    /// Node → its highest durable promise.
-    promised: BTreeMap<usize, LeaderEpoch>,
+    /// Node → what it durably holds.
+    held: BTreeMap<usize, Held>,
     /// The newest metadata that anyone acts on.
     meta: Option<ChannelMeta>,
 }
@@ -64,13 +71,25 @@ pub struct Invariants {
     logs: BTreeMap<Incarnation, Log>,
     /// Nodes that lost durable records by a fault of the disk: their copies count for nothing any more.
     damaged: Vec<usize>,
-    hashes: sl_1::Hashes,
+    ledger: Ledger,
+    votes: f_1::Votes,
+    digests: sl_1::Digests,
+    flood: Option<sl_9::Flood>,
+}
+
+/// What was seen of the leaders of a shard.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// An epoch is led for the first time.
+    pub opened: bool,
+    /// Metadata with other voters or learners are acted on.
+    pub voters: bool,
 }
 
 /// A leader as its shard shows it, and where it stands.
 struct Leading<'a> {
     node: usize,
-    process: ProcessBoot,
+    life: u32,
     epoch: LeaderEpoch,
     replica: &'a Replica,
     disk: &'a SimDisk,
@@ -84,7 +103,8 @@ impl Invariants {
         (node, shard): (usize, u16),
         oracle: &mut Oracle,
         coverage: &mut Coverage,
-    ) {
+    ) -> Seen {
+        let mut seen = Seen::default();
         let owner = &nodes[node];
         let host = &owner.hosts[usize::from(shard)];
         for (channel, replica) in host.shard.touched_replicas() {
@@ -96,7 +116,7 @@ impl Invariants {
             let log = self.logs.entry(meta.incarnation).or_default();
             let leading = Leading {
                 node,
-                process: owner.process,
+                life: owner.life,
                 epoch,
                 replica,
                 disk: &owner.disk,
@@ -108,6 +128,10 @@ impl Invariants {
                 if ch_7::check(log.meta.as_ref(), meta, oracle) {
                     coverage.meet(Met::VoterChanges);
                 }
+                seen.voters |= log
+                    .meta
+                    .as_ref()
+                    .is_some_and(|known| (&known.voters, &known.learners) != (&meta.voters, &meta.learners));
                 log.meta = Some(meta.clone());
             }
             ch_4::leads(log, &leading, oracle);
@@ -120,50 +144,151 @@ impl Invariants {
                 {
                     coverage.meet(Met::Failovers);
                 }
-                log.leaders.insert(epoch, (node, owner.process));
+                seen.opened = true;
+                log.leaders.insert(epoch, (node, owner.life));
                 ch_1::complete(log, &leading, oracle);
+                ch_5::promised(log, &leading, &self.damaged, oracle);
                 ch_5::check(log, &leading, &self.damaged, oracle);
+            }
+            if replica.role_view() == RoleView::Leading(epoch) && log.ready < epoch {
+                log.ready = epoch;
+                let start = replica.view().epoch_start.previous();
+                ch_2::check(nodes, (log, start), &leading, &self.damaged, oracle);
             }
             let high_watermark = replica.high_watermark().0;
             if high_watermark > log.high_watermark {
-                ch_2::check(nodes, &leading, &self.damaged, oracle);
+                ch_2::check(nodes, (log, Seq(high_watermark)), &leading, &self.damaged, oracle);
                 ch_1::extend(log, &leading, high_watermark);
                 log.high_watermark = high_watermark;
             }
         }
+        seen
     }
 
     /// A sync of a node made something durable.
-    pub fn synced(&mut self, owner: &Node, node: usize, oracle: &mut Oracle) {
-        for (&incarnation, log) in &mut self.logs {
-            let Some(row) = owner.disk.durable_row(&Key::ChannelState { incarnation }) else {
+    pub fn synced(&mut self, owner: &Node, node: usize, instance: Instance, oracle: &mut Oracle) {
+        let unsynced = owner.disk.unsynced(instance);
+        let mut promises = BTreeSet::new();
+        for change in self.ledger.synced(node, instance, unsynced) {
+            self.votes.synced(node, &change);
+            let (Change::State(incarnation, _)
+            | Change::End(incarnation, _)
+            | Change::Cut(incarnation, _)
+            | Change::Dropped(incarnation)) = &change
+            else {
                 continue;
             };
-            if log.rows.get(&node) == Some(&row) {
-                continue;
+            let incarnation = *incarnation;
+            let log = self.logs.entry(incarnation).or_default();
+            let held = log.held.entry(node).or_default();
+            match change {
+                Change::State(_, state) => {
+                    ch_4::promise(log.channel.as_ref(), node, &held.state, &state, oracle);
+                    held.end = held.end.max(state.log_start);
+                    held.state = state;
+                    promises.insert(incarnation);
+                }
+                Change::End(_, end) => held.end = end,
+                Change::Cut(_, from) => held.end = held.end.min(from).max(held.state.log_start),
+                Change::Dropped(_) => {
+                    log.held.remove(&node);
+                }
+                Change::Kept(..) | Change::Last(..) | Change::LogCut(..) => {}
             }
-            log.rows.insert(node, row.clone());
-            let Ok(state) = StateRow::decode(&row) else {
-                oracle.violate(
-                    "R30",
-                    format!("node {node} holds a state row that cannot be read"),
-                );
-                continue;
-            };
-            ch_4::promise(log, node, &state, oracle);
-            ch_5::note(log, node, &owner.disk, incarnation, &state);
+        }
+        for incarnation in promises {
+            if let Some(log) = self.logs.get_mut(&incarnation) {
+                ch_5::note(log, node, &owner.disk, incarnation);
+            }
+        }
+    }
+
+    /// A group's leader is about to be flooded; the proposal with this token is a grant.
+    pub fn flooded(&mut self, node: usize, life: u32, group: GroupId, token: Token) {
+        self.flood = Some(sl_9::Flood {
+            node,
+            life,
+            group,
+            token,
+            logged: 0,
+            before: None,
+        });
+    }
+
+    /// A shard of a node is given an event.
+    pub fn given(&mut self, node: usize, event: &Event) {
+        if let Some(flood) = &mut self.flood
+            && flood.node == node
+            && let Event::Peer {
+                message: Peer::Request { token, .. },
+                ..
+            } = event
+        {
+            flood.asked(*token);
+        }
+    }
+
+    /// A process ended, and with it what it had not synced, in part.
+    pub fn crashed(&mut self, node: usize) {
+        self.ledger.crashed(node);
+    }
+
+    /// A process is about to start on its disk.
+    pub fn opened(&mut self, owner: &Node, node: usize, oracle: &mut Oracle) {
+        self.votes.opened(node, &owner.disk, oracle);
+        for (&incarnation, log) in &mut self.logs {
+            let held = m_8::opened((incarnation, log), node, &owner.disk, oracle);
+            log.held.insert(node, held);
+            ch_5::note(log, node, &owner.disk, incarnation);
+        }
+    }
+
+    /// A message leaves a node for another one.
+    pub fn sent(&mut self, node: usize, message: &Peer, oracle: &mut Oracle) {
+        match message {
+            Peer::Group { group, message } => self.votes.sent(node, *group, message, oracle),
+            // A replica whose records are damaged takes back what it had proved (R30).
+            Peer::Exchange { exchange, .. } if !self.damaged.contains(&node) => {
+                for (_, message) in &exchange.messages {
+                    let log = self.logs.entry(message.incarnation).or_default();
+                    m_1::sent(log, node, message, oracle);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A shard wrote a batch; nothing of it is durable yet.
+    pub fn wrote(
+        &mut self,
+        node: usize,
+        owner: &Node,
+        (instance, writes): (Instance, &[Write]),
+        oracle: &mut Oracle,
+    ) {
+        self.ledger.wrote(node, instance, writes);
+        if instance == Instance::Meta {
+            self.digests.wrote(node, owner, writes, oracle);
+            if let Some(flood) = &mut self.flood
+                && (flood.node, flood.life) == (node, owner.life)
+                && flood.wrote(writes, oracle)
+            {
+                self.flood = None;
+            }
         }
     }
 
     /// A shard writes; nothing of it is visible yet.
-    pub fn writes(&mut self, node: usize, owner: &Node, writes: &[Write], oracle: &mut Oracle) {
+    pub fn writes(&mut self, node: usize, writes: &[Write], oracle: &mut Oracle) {
         // A replica whose records are damaged withdraws and fetches them again (R30).
         if self.damaged.contains(&node) {
             return;
         }
         for write in writes {
-            if let Write::TruncateRecords { incarnation, from } = write {
-                ch_6::check(&owner.disk, *incarnation, *from, oracle);
+            if let Write::TruncateRecords { incarnation, from } = write
+                && let Some(held) = self.logs.get(incarnation).and_then(|log| log.held.get(&node))
+            {
+                ch_6::check(held, *incarnation, *from, oracle);
             }
         }
     }
@@ -173,18 +298,13 @@ impl Invariants {
         ch_3::check(&self.logs, message, oracle);
     }
 
-    /// Rows of the nodes are compared, now and then.
-    pub fn compare_rows(&mut self, nodes: &[Node], oracle: &mut Oracle) {
-        self.hashes.compare(nodes, oracle);
-    }
-
     /// A disk was lost, or records on it were damaged.
     pub fn damaged(&mut self, node: usize, all_of_it: bool) {
         self.damaged.push(node);
         if all_of_it {
+            self.votes.lost(node);
             for log in self.logs.values_mut() {
-                log.rows.remove(&node);
-                log.promised.remove(&node);
+                log.held.remove(&node);
             }
         }
     }
@@ -198,13 +318,6 @@ impl Invariants {
             .find(|(_, log)| log.channel.as_ref() == Some(channel))
             .and_then(|(&incarnation, log)| log.meta.as_ref().map(|meta| (incarnation, meta)))
     }
-}
-
-/// The durable state row of a replica, as far as it can be read.
-fn durable_state(disk: &SimDisk, incarnation: Incarnation) -> StateRow {
-    disk.durable_row(&Key::ChannelState { incarnation })
-        .and_then(|row| StateRow::decode(&row).ok())
-        .unwrap_or_default()
 }
 
 /// One record of a page, if it is there and whole.

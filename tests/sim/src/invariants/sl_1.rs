@@ -1,68 +1,78 @@
-//! SL-1: applied index and effects are one. Two replicas of a group at the same applied index hold the same rows, whatever
-//! crashes and snapshots brought them there.
+//! SL-1: applied index and effects are one. A batch that changes rows of a slot moves the applied index too; and two replicas
+//! of a group at the same applied index hold the same rows, whatever crashes and snapshots brought them there.
 
 use crate::oracle::Oracle;
 use crate::world::Node;
-use penstock_core::rows::{Key, Page, ReadRequest};
+use bytes::Bytes;
+use penstock_core::rows::{Key, Write};
 use penstock_core::types::{GroupId, SlotId};
 use std::collections::BTreeMap;
 
-/// (group, applied row) → the first node seen there and the hash of its rows.
+/// (group, applied row) → the first node seen there and the digest of its rows.
 #[derive(Debug, Default)]
-pub(super) struct Hashes {
-    seen: BTreeMap<(GroupId, Vec<u8>), (usize, u64)>,
+pub(super) struct Digests {
+    seen: BTreeMap<(GroupId, Bytes), (usize, u64)>,
+    slots: BTreeMap<GroupId, Vec<SlotId>>,
 }
 
-impl Hashes {
-    /// Compares what all nodes hold now with each other and with what was seen before.
-    pub(super) fn compare(&mut self, nodes: &[Node], oracle: &mut Oracle) {
-        for (index, node) in nodes.iter().enumerate() {
-            for group in node.disk.groups() {
-                let Some(applied) = node.disk.durable_row(&Key::Applied { group }) else {
-                    continue;
-                };
-                let slots = node.slots_of(group);
-                if slots.is_empty() {
-                    continue;
+impl Digests {
+    /// A shard wrote a batch: what a crash may leave of a node is what it holds after each of its batches (M-9).
+    pub(super) fn wrote(&mut self, index: usize, node: &Node, writes: &[Write], oracle: &mut Oracle) {
+        let mut moved: Option<(GroupId, &Bytes)> = None;
+        let mut effect: Option<SlotId> = None;
+        for write in writes {
+            match write {
+                Write::Put {
+                    key: Key::Applied { group },
+                    value,
+                } => moved = Some((*group, value)),
+                Write::Put {
+                    key: Key::Slot { slot, .. },
+                    ..
                 }
-                let hash = hash_rows(node, &slots);
-                let key = (group, applied.to_vec());
-                let (other, wanted) = *self.seen.entry(key).or_insert((index, hash));
-                if wanted != hash {
-                    let detail = format!(
-                        "group {group}: nodes {} and {} differ at the same applied index",
-                        other + 1,
-                        index + 1
-                    );
-                    return oracle.violate("SL-1", detail);
-                }
+                | Write::Delete {
+                    key: Key::Slot { slot, .. },
+                } => effect = Some(*slot),
+                Write::FlipGeneration { slots } => effect = slots.first().copied(),
+                _ => {}
             }
         }
+        match (moved, effect) {
+            (Some((group, applied)), _) => self.compare(index, node, (group, applied), oracle),
+            (None, Some(slot)) => {
+                let detail = format!(
+                    "node {} changes rows of slot {slot} without the applied index",
+                    index + 1
+                );
+                oracle.violate("SL-1", detail);
+            }
+            (None, None) => {}
+        }
     }
-}
 
-/// A hash of all durable rows of these slots.
-fn hash_rows(node: &Node, slots: &[SlotId]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut mix = |bytes: &[u8]| {
-        for &byte in bytes {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    fn compare(
+        &mut self,
+        index: usize,
+        node: &Node,
+        (group, applied): (GroupId, &Bytes),
+        oracle: &mut Oracle,
+    ) {
+        let slots = self.slots.entry(group).or_default();
+        if slots.is_empty() {
+            *slots = node.slots_of(group);
         }
-        hash = hash.rotate_left(7) ^ bytes.len() as u64;
-    };
-    for &slot in slots {
-        let request = ReadRequest::SnapshotRows {
-            slot,
-            after: None,
-            bytes_max: u32::MAX,
-        };
-        if let Page::Rows { rows, .. } = node.disk.durable_read(&request) {
-            for (table, key, value) in rows {
-                mix(&(table as u32).to_be_bytes());
-                mix(&key);
-                mix(&value);
-            }
+        let digest = node.disk.digest(slots);
+        let (other, wanted) = *self
+            .seen
+            .entry((group, applied.clone()))
+            .or_insert((index, digest));
+        if wanted != digest {
+            let detail = format!(
+                "group {group}: nodes {} and {} differ at the same applied index",
+                other + 1,
+                index + 1
+            );
+            oracle.violate("SL-1", detail);
         }
     }
-    hash
 }

@@ -122,6 +122,13 @@ pub static ALL: &[Mutant] = &[
         "Q2: nobody promises, so the old leader is not fenced.",
     ),
     mutant(
+        "q3-promise-not-durable",
+        3,
+        200,
+        Channel("promise_not_durable"),
+        "Q3: a promise is answered before it is durable.",
+    ),
+    mutant(
         "q4-highest-watermark-wins",
         3,
         200,
@@ -155,6 +162,13 @@ pub static ALL: &[Mutant] = &[
         200,
         Channel("wiped_voter_votes"),
         "Q9: a voter that lost its disk votes at once.",
+    ),
+    mutant(
+        "q10-replace-not-joint",
+        5,
+        200,
+        Channel("replace_not_joint"),
+        "Q10: the old set's quorum is not asked while voters change.",
     ),
     mutant(
         "q12-watermark-before-epoch-start",
@@ -241,53 +255,6 @@ pub static ALL: &[Mutant] = &[
         "First offers are not checked against what the session already got (PC-5).",
     ),
     mutant(
-        "snapshot-without-changes",
-        3,
-        200,
-        Slot("snapshot_without_changes"),
-        "Rows written while a snapshot is read are not sent with it (SL-7).",
-    ),
-];
-
-/// Planted bugs that no run has caught yet on a seed that is sound without them: holes in the oracle, or in what the seeds meet.
-/// They can be run by name; the gate does not ask for them.
-pub static UNPROVEN: &[Mutant] = &[
-    mutant(
-        "q3-promise-not-durable",
-        3,
-        200,
-        Channel("promise_not_durable"),
-        "Q3: a promise is answered before it is durable.",
-    ),
-    mutant(
-        "q6-last-record-epoch",
-        3,
-        400,
-        Channel("last_record_epoch"),
-        "Q6: logs are compared by the epoch of their last record.",
-    ),
-    mutant(
-        "q10-replace-not-joint",
-        5,
-        200,
-        Channel("replace_not_joint"),
-        "Q10: the old set's quorum is not asked while voters change.",
-    ),
-    mutant(
-        "cursor-before-bound",
-        3,
-        200,
-        Delivery(delivery::Fault::CursorBeforeBound),
-        "The delivery cursor moves before owners have bound the run (PC-1).",
-    ),
-    mutant(
-        "unknown-is-offline",
-        3,
-        200,
-        Presence(presence::Fault::UnknownIsOffline),
-        "Users count as offline before every node has announced itself (PR-4).",
-    ),
-    mutant(
         "applied-not-atomic",
         3,
         200,
@@ -307,6 +274,95 @@ pub static UNPROVEN: &[Mutant] = &[
         200,
         Slot("hard_state_skipped"),
         "Term and vote are not stored (F1).",
+    ),
+    mutant(
+        "snapshot-without-changes",
+        3,
+        200,
+        Slot("snapshot_without_changes"),
+        "Rows written while a snapshot is read are not sent with it (SL-7).",
+    ),
+    mutant(
+        "process-boot-kept",
+        3,
+        200,
+        Plant::Driver(|driver| driver.keeps_process_boot = true),
+        "A process starts under the boot of the one before it (M-3, M-4).",
+    ),
+    mutant(
+        "learner-counted",
+        5,
+        200,
+        Channel("learner_counted"),
+        "A learner counts for the high watermark (CH-7).",
+    ),
+    mutant(
+        "min-isr-in-place",
+        3,
+        200,
+        Channel("min_isr_in_place"),
+        "A changed write quorum holds at once, without the old one (CH-7).",
+    ),
+    mutant(
+        "stage-not-cleared",
+        3,
+        200,
+        Slot("stage_not_cleared"),
+        "A new snapshot is staged on top of what an earlier one left (M-10).",
+    ),
+    mutant(
+        "meta-compare-skipped",
+        3,
+        200,
+        Slot("meta_compare_skipped"),
+        "A meta is written over any version (CH-9).",
+    ),
+    mutant(
+        "one-lane",
+        3,
+        200,
+        Slot("one_lane"),
+        "All proposals share one queue, so that a flood of cursors delays grants (SL-9).",
+    ),
+];
+
+/// Planted bugs that no run has caught yet on a seed that is sound without them: holes in the oracle, or in what the seeds meet.
+/// They can be run by name; the gate does not ask for them.
+pub static UNPROVEN: &[Mutant] = &[
+    mutant(
+        "q6-last-record-epoch",
+        3,
+        400,
+        Channel("last_record_epoch"),
+        "Q6: logs are compared by the epoch of their last record.",
+    ),
+    mutant(
+        "cursor-before-bound",
+        3,
+        200,
+        Delivery(delivery::Fault::CursorBeforeBound),
+        "The delivery cursor moves before owners have bound the run (PC-1).",
+    ),
+    mutant(
+        "unknown-is-offline",
+        3,
+        200,
+        Presence(presence::Fault::UnknownIsOffline),
+        "Users count as offline before every node has announced itself (PR-4).",
+    ),
+    mutant(
+        "q11-stale-reply-counts",
+        3,
+        200,
+        Channel("stale_reply_counts"),
+        "Q11: replies of another epoch count.",
+    ),
+    mutant(
+        "gives-up-before-first-append",
+        3,
+        200,
+        Channel("give_up_before_first_append"),
+        "A follower that meets silence before the first append stops trying (CH-12).",
     ),
 ];
 

@@ -88,6 +88,15 @@ pub enum Happening {
         /// Its process.
         life: u32,
     },
+    /// A blow falls.
+    Blow {
+        /// Which.
+        blow: super::Blow,
+        /// Index of the node that acts.
+        node: usize,
+        /// Index of the node that it deals with.
+        other: usize,
+    },
     /// The run looks after its set-up and its phases.
     Look,
 }

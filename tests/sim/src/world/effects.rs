@@ -3,8 +3,10 @@
 use super::{Happening, World};
 use crate::coverage::Met;
 use crate::disk::DiskError;
+use crate::network::Class;
 use penstock_core::effect::{Effect, Event};
 use penstock_core::rows::{Instance, Write};
+use penstock_core::shard::Peer;
 use penstock_core::types::{NodeId, Ticket};
 use std::time::Duration;
 
@@ -52,7 +54,10 @@ impl World {
         );
     }
 
-    fn send(&mut self, from: usize, to: NodeId, message: penstock_core::shard::Peer) {
+    fn send(&mut self, from: usize, to: NodeId, message: Peer) {
+        if self.operator_answered(&message) {
+            return;
+        }
         let target = usize::from(to.0) - 1;
         if target >= self.nodes.len() {
             return self
@@ -77,7 +82,14 @@ impl World {
             let at = self.in_order(from, shard, at);
             return self.agenda.put(at, arrive(life, message));
         }
-        let [first, second] = self.network.arrivals(self.now, from, target);
+        self.invariants.sent(from, &message, &mut self.oracle);
+        self.ambushed_message(from, target, &message);
+        let class = match &message {
+            Peer::Exchange { .. } => Class::Log,
+            Peer::Group { .. } => Class::Group,
+            _ => Class::Other,
+        };
+        let [first, second] = self.network.arrivals(self.now, from, target, class);
         if let Some(second) = second {
             self.agenda.put(second, arrive(None, message.clone()));
         }
@@ -95,11 +107,12 @@ impl World {
     fn store(&mut self, node: usize, shard: u16, place: (Instance, Ticket), writes: Vec<Write>) {
         let (instance, ticket) = place;
         self.count_writes(&writes);
-        self.invariants
-            .writes(node, &self.nodes[node], &writes, &mut self.oracle);
+        self.invariants.writes(node, &writes, &mut self.oracle);
         if let Err(error) = self.nodes[node].disk.write(instance, shard, ticket, &writes) {
             return self.poisoned(node, &error);
         }
+        self.invariants
+            .wrote(node, &self.nodes[node], (instance, &writes), &mut self.oracle);
         if self.driver.stored_before_durable {
             let life = Some(self.nodes[node].life);
             let event = Event::Stored {
@@ -117,6 +130,7 @@ impl World {
             );
         }
         self.begin_sync(node, instance);
+        self.ambushed_write(node, instance);
     }
 
     fn count_writes(&mut self, writes: &[Write]) {
@@ -156,7 +170,8 @@ impl World {
             Ok(through) => through,
             Err(error) => return self.poisoned(node, &error),
         };
-        self.invariants.synced(&self.nodes[node], node, &mut self.oracle);
+        self.invariants
+            .synced(&self.nodes[node], node, instance, &mut self.oracle);
         let life = self.nodes[node].life;
         self.begin_sync(node, instance);
         if self.driver.stored_before_durable {

@@ -10,6 +10,17 @@ use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(100);
 
+/// How much of what was not synced a power cut takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Any part of it.
+    Even,
+    /// The last batch.
+    Last,
+    /// All of it.
+    All,
+}
+
 impl World {
     /// The next fault of the run, and the time of the one after it.
     pub(super) fn inject(&mut self) {
@@ -30,7 +41,7 @@ impl World {
         }
         if !matches!(
             fault,
-            Fault::ClockJump | Fault::Disconnect | Fault::DeafClient | Fault::BitFlip
+            Fault::ClockJump | Fault::Disconnect | Fault::DeafClient | Fault::BitFlip | Fault::Ambush
         ) {
             self.disturbed.push(self.now);
         }
@@ -70,6 +81,10 @@ impl World {
             }
             Fault::SlowShard => self.slow_shard(),
             Fault::Disconnect => self.break_one(),
+            Fault::Ambush => self.lay_ambush(),
+            Fault::MoveLeader => self.move_leader(),
+            Fault::ChangeVoters => self.change_voters(),
+            Fault::Flood => self.flood(),
             Fault::DeafClient => {
                 let until = self.now + self.faults.rng.time(MOMENT * 10, MOMENT * 100);
                 self.clients.deafen(until);
@@ -102,6 +117,10 @@ impl World {
 
     /// The process of a node ends; what was not synced is lost in part. It starts again after a while.
     pub(super) fn crash(&mut self, node: usize, back_after: Option<Duration>) {
+        self.crash_losing(node, back_after, Loss::Even);
+    }
+
+    pub(super) fn crash_losing(&mut self, node: usize, back_after: Option<Duration>, loss: Loss) {
         if self.nodes[node].state == State::Down {
             return;
         }
@@ -116,9 +135,17 @@ impl World {
         victim.held.clear();
         victim.syncers = Default::default();
         let losses = &mut self.loss_rng;
-        victim.disk.crash(|_, unsynced| losses.index(unsynced + 1));
+        victim.disk.crash(|_, unsynced| {
+            let even = losses.index(unsynced + 1);
+            match loss {
+                Loss::Even => even,
+                Loss::Last => unsynced.saturating_sub(1),
+                Loss::All => 0,
+            }
+        });
         // Somebody made room.
         victim.disk.set_full(false);
+        self.invariants.crashed(node);
         self.break_connections(node);
         let usual = self.faults.rng.time(MOMENT, MOMENT * 40);
         let at = self.now + back_after.unwrap_or(usual);
@@ -232,6 +259,7 @@ impl World {
     /// Ends every fault: whole links, running processes, disks with room. Clocks stay as they are.
     pub(super) fn heal(&mut self) {
         self.network.heal();
+        self.ambushes.clear();
         for node in 0..self.nodes.len() {
             let patient = &mut self.nodes[node];
             patient.disk.set_full(false);

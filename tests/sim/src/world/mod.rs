@@ -2,13 +2,16 @@
 //! happens. One thread, one seed, one outcome.
 
 mod agenda;
+mod ambush;
 mod effects;
 mod gateway;
 mod inject;
 mod node;
+mod operator;
 mod phases;
 
 pub use agenda::Happening;
+pub use ambush::Blow;
 pub use node::{Clock, Node, State};
 
 use crate::clients::{Clients, Purpose};
@@ -59,7 +62,11 @@ pub struct World {
     effects: Vec<Effect>,
     hash: u64,
     trace: bool,
+    trace_from: Option<Duration>,
     phase: phases::Phase,
+    /// Blows that wait for their moment.
+    ambushes: Vec<ambush::Ambush>,
+    operator: operator::Operator,
     /// When something was wrong that may take a route or a target away, in order.
     disturbed: Vec<Duration>,
     /// When somebody spoke in every channel after the last fault.
@@ -69,7 +76,7 @@ pub struct World {
 impl World {
     /// The cluster of a seed with a planted bug or none, before its first event.
     #[must_use]
-    pub fn new(settings: Settings, driver: Driver, trace: bool) -> World {
+    pub fn new(settings: Settings, driver: Driver, trace: Option<Duration>) -> World {
         let mut oracle = Oracle::default();
         let clients = Clients::new(&settings, &mut oracle);
         let seed = settings.seed;
@@ -105,8 +112,11 @@ impl World {
             node_rng,
             effects: Vec::new(),
             hash: seed,
-            trace,
+            trace: false,
+            trace_from: trace,
             phase: phases::Phase::Chaos,
+            ambushes: Vec::new(),
+            operator: operator::Operator::default(),
             disturbed: Vec::new(),
             probed: None,
             now: Duration::ZERO,
@@ -135,6 +145,7 @@ impl World {
     pub fn run(&mut self) -> Vec<Violation> {
         while let Some((at, happening)) = self.agenda.take() {
             self.now = at;
+            self.trace = self.trace_from.is_some_and(|from| at >= from);
             self.happen(happening);
             if !self.oracle.violations.is_empty() || self.phase == phases::Phase::Done {
                 break;
@@ -194,6 +205,7 @@ impl World {
             Happening::Fault => self.inject(),
             Happening::Start(node) => self.start(node),
             Happening::Resume { node, life } => self.resume(node, life),
+            Happening::Blow { blow, node, other } => self.strike(blow, node, other),
             Happening::Look => self.look(),
         }
     }
@@ -307,6 +319,7 @@ impl World {
                 node + 1
             );
         }
+        self.invariants.given(node, &event);
         let mut effects = std::mem::take(&mut self.effects);
         let salt = self.loss_rng.draw();
         let owner = &mut self.nodes[node];
@@ -347,13 +360,26 @@ impl World {
 
     /// The checkers look at what a shard shows after each of its steps.
     fn watch(&mut self, node: usize, shard: u16) {
-        self.invariants
+        let seen = self
+            .invariants
             .watch(&self.nodes, (node, shard), &mut self.oracle, &mut self.coverage);
+        let other = (node + 1) % self.nodes.len();
+        if seen.opened {
+            self.ambushed(ambush::Occasion::Opened, node, other);
+        }
+        if seen.voters {
+            self.ambushed(ambush::Occasion::Voters, node, other);
+        }
     }
 
     /// A process starts from what its disk holds.
     fn start(&mut self, index: usize) {
         if self.nodes[index].state != State::Down {
+            return;
+        }
+        self.invariants
+            .opened(&self.nodes[index], index, &mut self.oracle);
+        if !self.oracle.violations.is_empty() {
             return;
         }
         let shards = self.settings.shards;

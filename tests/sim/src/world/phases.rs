@@ -33,9 +33,6 @@ impl World {
             self.clients.set_up(&mut wishes);
             self.grant(0, wishes);
         }
-        if millis % 2_000 < LOOK_EVERY.as_millis() {
-            self.invariants.compare_rows(&self.nodes, &mut self.oracle);
-        }
         let running = self.nodes.iter().all(|node| node.state == super::State::Running);
         if self.network.is_troubled(self.now) || !running {
             self.disturbed.push(self.now);
@@ -77,7 +74,6 @@ impl World {
             && self.missing_offers().is_none()
             && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
-            self.invariants.compare_rows(&self.nodes, &mut self.oracle);
             census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
             self.phase = Phase::Done;
         }

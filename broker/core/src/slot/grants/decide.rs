@@ -8,9 +8,6 @@ use crate::types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Silence of a voter after which another node takes its place.
-pub const REPLACE_AFTER: Duration = Duration::from_secs(600);
-
 /// A node as its links show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLife {
@@ -29,6 +26,8 @@ pub struct World {
     pub placeable: BTreeSet<NodeId>,
     /// Copies of a channel.
     pub copies: u8,
+    /// Silence of a voter after which another node takes its place.
+    pub replace_after: Duration,
 }
 
 impl World {
@@ -74,7 +73,7 @@ impl World {
             .nodes
             .get(&node)
             .and_then(|life| life.dead_since)
-            .is_some_and(|since| now >= since + REPLACE_AFTER);
+            .is_some_and(|since| now >= since + self.replace_after);
         // While too little is known to place anything, nobody is given up.
         silent || (!self.placeable.is_empty() && !self.placeable.contains(&node))
     }
@@ -296,6 +295,7 @@ mod tests {
                 .collect(),
             placeable: nodes.map(|(node, _)| NodeId(node)).collect(),
             copies,
+            replace_after: LONG,
         }
     }
 
@@ -308,6 +308,7 @@ mod tests {
     }
 
     const SOON: Duration = Duration::from_secs(1);
+    const LONG: Duration = Duration::from_secs(600);
 
     #[test]
     fn a_first_row_has_living_voters_first_and_a_majority() {
@@ -394,7 +395,7 @@ mod tests {
         let lost = lost.rfind(|node| *node != meta.leader.unwrap().node).unwrap();
         nodes.nodes.get_mut(&lost).unwrap().dead_since = Some(Duration::ZERO);
         assert_eq!(next(&channel("c"), &meta, &nodes, SOON), None);
-        let late = REPLACE_AFTER;
+        let late = LONG;
         let learning = rules::changed(&meta, &next(&channel("c"), &meta, &nodes, late).unwrap()).unwrap();
         assert_eq!(learning.learners[0].node, NodeId(4));
         assert_eq!(learning.leader_epoch, meta.leader_epoch);

@@ -53,6 +53,7 @@ fn world(alive: &[bool]) -> World {
             .collect(),
         placeable: nodes().map(|(node, _)| node).collect(),
         copies: 3,
+        replace_after: Duration::from_secs(600),
     }
 }
 

@@ -75,7 +75,7 @@ impl Group {
         }
         // In turn: whoever asks again and again is not always first.
         let after = wanted.iter().find(|id| **id > self.last_receiver);
-        let Some(id) = after.or(wanted.first()).copied() else {
+        let Some(id) = after.or_else(|| wanted.first()).copied() else {
             return;
         };
         let Some(node) = node_of(id) else { return };
