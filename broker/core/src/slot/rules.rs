@@ -235,6 +235,7 @@ fn current_disk(replica: Replica, wanted: &ChannelMeta) -> Replica {
         .voters
         .isr
         .iter()
+        .chain(&wanted.learners)
         .find(|voter| voter.node == replica.node)
         .copied()
         .unwrap_or(replica)

@@ -365,6 +365,25 @@ mod tests {
         assert_ne!(wanted.leader.unwrap().node, leader);
     }
 
+    /// While both sets stand a node has one disk: the old set must not name the one that is gone.
+    #[test]
+    fn a_voter_that_leaves_and_learns_on_another_disk_is_reborn() {
+        let meta = created("c", &world(&[true; 3], 3));
+        let leader = meta.leader.unwrap().node;
+        let leaving = meta.voters.isr.iter().find(|voter| voter.node != leader).unwrap();
+        let mut wanted = meta.clone();
+        wanted.voters.isr.retain(|voter| voter.node != leaving.node);
+        wanted.learners.push(Replica {
+            disk: DiskBoot(99),
+            ..*leaving
+        });
+        let joint = rules::changed(&meta, &wanted).unwrap();
+        let reborn = (leaving.node, joint.leader_epoch);
+        assert!(joint.reborn.contains(&reborn));
+        let cleared = rules::cleared(&joint, joint.leader_epoch).unwrap();
+        assert!(cleared.reborn.contains(&reborn));
+    }
+
     #[test]
     fn a_replica_that_withholds_gets_a_new_epoch_which_another_one_leads() {
         let nodes = world(&[true; 3], 3);
