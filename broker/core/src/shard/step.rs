@@ -157,12 +157,19 @@ impl Shard {
                 self.held.count += 1;
                 continue;
             }
-            self.attempt_step(turn, hold, step);
+            self.attempt_step(turn, hold, step, Vec::new());
         }
     }
 
-    /// Runs a step; on a miss it waits, and whatever comes after it with the same key waits behind it.
-    fn attempt_step(&mut self, turn: &mut Turn<'_>, hold: Option<Hold>, step: Step) -> bool {
+    /// Runs a step; on a miss it waits, and whatever comes after it with the same key waits behind it. What was `loaded` for this
+    /// try is loaded again with what it missed: else a step that reads many rows would hardly ever find all of them at once.
+    fn attempt_step(
+        &mut self,
+        turn: &mut Turn<'_>,
+        hold: Option<Hold>,
+        step: Step,
+        loaded: Vec<Key>,
+    ) -> bool {
         let Some(hold) = hold else {
             // Steps without a key read no rows.
             let _ = self.step(turn, step);
@@ -173,7 +180,9 @@ impl Shard {
         match (self.step(turn, step), again) {
             (Ok(()), _) => true,
             (Err(Miss(keys)), None) => unreachable!("an input that reads no rows missed {keys:?}"),
-            (Err(Miss(keys)), Some(step)) => {
+            (Err(Miss(missing)), Some(step)) => {
+                let mut keys = loaded;
+                keys.extend(missing);
                 let token = self.next_token();
                 self.held.loads.insert(token, hold.clone());
                 self.held.waiting.entry(hold).or_default().push_front(step);
@@ -190,11 +199,12 @@ impl Shard {
         let Some(hold) = self.held.loads.remove(&token) else {
             return;
         };
+        let mut loaded = rows.iter().map(|(key, _)| key.clone()).collect();
         turn.loaded(rows);
         let mut waiting = self.held.waiting.remove(&hold).unwrap_or_default();
         while let Some(step) = waiting.pop_front() {
             self.held.count -= 1;
-            if !self.attempt_step(turn, Some(hold.clone()), step) {
+            if !self.attempt_step(turn, Some(hold.clone()), step, std::mem::take(&mut loaded)) {
                 self.held.waiting.entry(hold).or_default().append(&mut waiting);
                 return;
             }
