@@ -81,7 +81,7 @@ impl Settings {
             read_latency: rng.pick(&[quick / 4, quick * 2]),
             handling: rng.pick(&[quick / 100, quick / 10]),
             miss_permille: rng.pick(&[0, 20, 200]),
-            network: conditions(rng, aimed.pick(&[0, 0, 2, 10])),
+            network: conditions(rng, aimed.pick(&[0, 5, 100])),
             faults: Weights::draw(seed, rng, nodes),
             chaos: Duration::from_secs(rng.between(58, 70)),
             convergence: Duration::from_secs(30),

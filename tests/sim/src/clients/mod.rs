@@ -225,6 +225,7 @@ impl Clients {
             return;
         }
         oracle.sessions.close(connection);
+        oracle.completions.closed(connection);
         self.users[user].link = Link::Down {
             until: now + self.rng.time(Duration::from_millis(50), Duration::from_secs(2)),
         };

@@ -35,6 +35,14 @@ impl Clients {
                     return oracle.violate("AP-8", detail);
                 };
                 if reason.is_success() {
+                    let sent = &oracle.operations[operation];
+                    let place = (connection, sent.channel);
+                    if sent.attempts == 1
+                        && sent.persist
+                        && let Err(detail) = oracle.completions.acknowledged(place, client_seq, seq.0)
+                    {
+                        oracle.violate("AP-3", detail);
+                    }
                     oracle.acknowledge(operation, id, seq.0);
                     if self.rng.permille(300) {
                         self.users[user].answered = Some(operation);

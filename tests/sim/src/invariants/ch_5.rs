@@ -85,12 +85,15 @@ pub(super) fn check(log: &Log, leading: &Leading<'_>, damaged: &[usize], oracle:
             .isr
             .iter()
             .map(|voter| usize::from(voter.node.0) - 1)
-            .filter(|&node| damaged.contains(&node) || node == leading.node || not_better(node))
+            .filter(|&node| {
+                let heard = log.heard.contains(&(leading.epoch, node));
+                damaged.contains(&node) || node == leading.node || (heard && not_better(node))
+            })
             .count();
         if count < set.recovery_quorum() {
             let detail = format!(
                 "node {} leads epoch {} of {:?} with the log (accepted {accepted}, end {start}); only {count} of {} \
-                 voters that must be heard had promised and held nothing better: {:?}",
+                 voters that must be heard had answered it and held nothing better: {:?}",
                 leading.node + 1,
                 leading.epoch,
                 log.channel,

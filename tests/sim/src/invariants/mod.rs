@@ -1,6 +1,8 @@
 //! Checkers that look from outside, one file per rule id (M-20): at durable rows of the disks and at what shards show.
 //! None of them asks the machine that it checks whether all is well.
 
+pub mod ap_2;
+pub mod ap_3;
 mod ch_1;
 mod ch_2;
 mod ch_3;
@@ -12,6 +14,7 @@ mod f_1;
 mod ledger;
 mod m_1;
 mod m_8;
+pub mod pc_5;
 mod sl_1;
 pub mod sl_9;
 
@@ -20,7 +23,7 @@ use crate::disk::SimDisk;
 use crate::oracle::Oracle;
 use crate::world::Node;
 use ledger::{Change, Held, Ledger};
-use penstock_core::channel::{Replica, RoleView};
+use penstock_core::channel::{Body, Replica, RoleView};
 use penstock_core::effect::Event;
 use penstock_core::message::{self, Record};
 use penstock_core::rows::{Instance, Page, ReadRequest, Write};
@@ -59,6 +62,8 @@ struct Log {
     ready: LeaderEpoch,
     /// (epoch, node) → what the node held when its promise became durable.
     evidence: BTreeMap<(LeaderEpoch, usize), Evidence>,
+    /// (epoch, node) whose promise has reached a leader-elect.
+    heard: BTreeSet<(LeaderEpoch, usize)>,
     /// Node → what it durably holds.
     held: BTreeMap<usize, Held>,
     /// The newest metadata that anyone acts on.
@@ -225,6 +230,18 @@ impl Invariants {
             } = event
         {
             flood.asked(*token);
+        }
+        if let Event::Peer {
+            from,
+            message: Peer::Exchange { exchange, .. },
+        } = event
+        {
+            for (_, message) in &exchange.messages {
+                if let Body::Promised(_) = message.body {
+                    let log = self.logs.entry(message.incarnation).or_default();
+                    log.heard.insert((message.leader_epoch, usize::from(from.0) - 1));
+                }
+            }
         }
     }
 

@@ -143,6 +143,13 @@ pub static ALL: &[Mutant] = &[
         "Q5: recovery keeps only the prefix that two reports share.",
     ),
     mutant(
+        "q6-last-record-epoch",
+        3,
+        400,
+        Channel("last_record_epoch"),
+        "Q6: logs are compared by the epoch of their last record.",
+    ),
+    mutant(
         "q7-keep-divergent-tail",
         3,
         200,
@@ -169,6 +176,13 @@ pub static ALL: &[Mutant] = &[
         200,
         Channel("replace_not_joint"),
         "Q10: the old set's quorum is not asked while voters change.",
+    ),
+    mutant(
+        "q11-stale-reply-counts",
+        3,
+        200,
+        Channel("stale_reply_counts"),
+        "Q11: replies of another epoch count.",
     ),
     mutant(
         "q12-watermark-before-epoch-start",
@@ -330,13 +344,6 @@ pub static ALL: &[Mutant] = &[
 /// They can be run by name; the gate does not ask for them.
 pub static UNPROVEN: &[Mutant] = &[
     mutant(
-        "q6-last-record-epoch",
-        3,
-        400,
-        Channel("last_record_epoch"),
-        "Q6: logs are compared by the epoch of their last record.",
-    ),
-    mutant(
         "cursor-before-bound",
         3,
         200,
@@ -349,13 +356,6 @@ pub static UNPROVEN: &[Mutant] = &[
         200,
         Presence(presence::Fault::UnknownIsOffline),
         "Users count as offline before every node has announced itself (PR-4).",
-    ),
-    mutant(
-        "q11-stale-reply-counts",
-        3,
-        200,
-        Channel("stale_reply_counts"),
-        "Q11: replies of another epoch count.",
     ),
     mutant(
         "gives-up-before-first-append",

@@ -2,11 +2,12 @@
 //! works (reliability checks 1 to 8). Every operation has a time of its call, a time of its answer, and an outcome.
 
 mod registers;
-mod sessions;
 
 pub use registers::{Reading, Registers};
-pub use sessions::Sessions;
 
+use crate::invariants::ap_2;
+use crate::invariants::ap_3::Completions;
+pub use crate::invariants::pc_5::Sessions;
 use bytes::Bytes;
 use penstock_core::message::Message;
 use penstock_core::types::{ChannelKey, MessageId, Reason};
@@ -100,6 +101,8 @@ pub struct Oracle {
     pub violations: Vec<Violation>,
     /// What sessions were offered.
     pub sessions: Sessions,
+    /// What sessions saw complete.
+    pub completions: Completions,
     /// Single-writer registers.
     pub registers: Registers,
     by_key: BTreeMap<ChannelKey, usize>,
@@ -175,11 +178,9 @@ impl Oracle {
         match known.state {
             State::Acknowledged { id: first, seq: at } => {
                 self.deduplicated += u64::from(known.persist);
-                if known.persist && (first, at) != (id, seq) {
-                    let detail = format!(
-                        "{} is {at} ({first}), a retry says {seq} ({id})",
-                        number(operation)
-                    );
+                if known.persist
+                    && let Err(detail) = ap_2::repeated(&number(operation), (first, at), (id, seq))
+                {
                     self.violate("AP-2", detail);
                 }
                 return;

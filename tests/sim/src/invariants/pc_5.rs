@@ -1,4 +1,5 @@
-//! What each session was offered: checks 5 and 6 for pushes, and PC-5.
+//! PC-5: first offers to a session strictly increase, and only what was offered is offered again. What each session was offered
+//! is kept here for checks 5 and 6 as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
