@@ -322,8 +322,13 @@ pub enum Page {
         /// Whether there may be more of that day.
         more: bool,
     },
-    /// A record's checksum did not match: the replica must withdraw and refetch (R30).
-    Corrupt(String),
+    /// Stored bytes are not what was written: the replica must withdraw and refetch (R30).
+    Corrupt {
+        /// What is wrong.
+        what: String,
+        /// The first record that is lost by it, where the store knows: the value that is damaged begins there.
+        first: Option<Seq>,
+    },
 }
 
 /// What a store holds of one Raft group when a node starts: the recovery image of its in-memory log (M-12).

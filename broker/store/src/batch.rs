@@ -68,7 +68,7 @@ impl<'a> Translation<'a> {
             Write::ClearStaged { slots } => slots.iter().for_each(|slot| self.clear_staged(*slot)),
             Write::FlipGeneration { slots } => slots.iter().for_each(|slot| self.flip(*slot)),
             Write::AppendRecords { incarnation, records } => self.append(*incarnation, records),
-            Write::TruncateRecords { incarnation, from } => self.truncate(*incarnation, *from)?,
+            Write::TruncateRecords { incarnation, from } => self.truncate(*incarnation, *from),
             Write::TrimRecords { incarnation, through } => self.trim(*incarnation, *through)?,
             Write::DropIncarnation { incarnation } => self.drop_incarnation(*incarnation),
         }
@@ -202,11 +202,13 @@ impl<'a> Translation<'a> {
         }
     }
 
-    fn truncate(&mut self, incarnation: Incarnation, from: Seq) -> Result<(), Corrupt> {
-        let cut = match self.value_at_or_before(incarnation, from.previous())? {
-            Some((first, value)) if first < from => {
-                record_block::cut(first, &value, from)?.map(|kept| (first, kept, value))
-            }
+    /// A value that cannot be read cannot be cut: it stays as it is, so that whoever reads it finds the damage (R30).
+    fn truncate(&mut self, incarnation: Incarnation, from: Seq) {
+        let cut = match self.value_at_or_before(incarnation, from.previous()) {
+            Ok(Some((first, value))) if first < from => record_block::cut(first, &value, from)
+                .ok()
+                .flatten()
+                .map(|kept| (first, kept, value)),
             _ => None,
         };
         if let Some((first, kept, value)) = cut
@@ -215,10 +217,9 @@ impl<'a> Translation<'a> {
             self.put_records(incarnation, first, kept);
         }
         let end = keys::after_prefix(&keys::channel_state(incarnation));
-        if self.any_from(incarnation, from)? {
+        if self.any_from(incarnation, from).unwrap_or(true) {
             self.remove_records(keys::records(incarnation, from), end);
         }
-        Ok(())
     }
 
     /// Whole values go; the value that reaches beyond `through` stays, and so does one of which it is not known where it

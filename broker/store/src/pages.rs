@@ -56,8 +56,8 @@ impl Store {
                 rows_max,
             } => self.dedupe_rows((*day, *incarnation), *after, *rows_max),
         };
-        let page = page.unwrap_or_else(|Corrupt(what)| Page::Corrupt(what));
-        if let Page::Corrupt(what) = &page {
+        let page = page.unwrap_or_else(|Corrupt(what)| Page::Corrupt { what, first: None });
+        if let Page::Corrupt { what, .. } = &page {
             self.metrics().corrupt.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%what, ?request, "stored bytes are not what was written");
         }
@@ -94,7 +94,13 @@ impl Store {
         let newest = match scan.entry() {
             Some((key, value)) => {
                 let (_, first) = keys::parse_records(key).ok_or_else(unknown_key)?;
-                record_block::decode(first, &Bytes::copy_from_slice(value))?.pop()
+                match record_block::decode(first, &Bytes::copy_from_slice(value)) {
+                    Ok(mut records) => records.pop(),
+                    Err(Corrupt(what)) => {
+                        let first = Some(first);
+                        return Ok(Page::Corrupt { what, first });
+                    }
+                }
             }
             None => None,
         };

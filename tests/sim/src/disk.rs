@@ -24,8 +24,6 @@ use tables::Tables;
 /// Why a write or a sync failed. Each one poisons the disk (R14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskError {
-    /// A stored value that had to be cut does not hold what was written (R30).
-    Corrupt(String),
     /// No space is left.
     Full,
     /// An input/output error of a sync.
@@ -37,7 +35,6 @@ pub enum DiskError {
 impl fmt::Display for DiskError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DiskError::Corrupt(what) => write!(formatter, "corrupt: {what}"),
             DiskError::Full => formatter.write_str("no space left on the device"),
             DiskError::Io => formatter.write_str("input/output error"),
             DiskError::Poisoned => formatter.write_str("poisoned by an earlier failure"),
@@ -72,24 +69,19 @@ struct Part {
 }
 
 impl Part {
-    fn write(&mut self, batch: Batch) -> Result<(), DiskError> {
-        self.visible
-            .apply(&batch.writes)
-            .map_err(|corrupt| DiskError::Corrupt(corrupt.0))?;
+    fn write(&mut self, batch: Batch) {
+        self.visible.apply(&batch.writes);
         self.unsynced.push(batch);
-        Ok(())
     }
 
     /// Makes the oldest unsynced batches durable; returns the newest ticket of each shard among them.
-    fn persist(&mut self, batches: usize) -> Result<Vec<(u16, Ticket)>, DiskError> {
+    fn persist(&mut self, batches: usize) -> Vec<(u16, Ticket)> {
         let mut newest: BTreeMap<u16, Ticket> = BTreeMap::new();
         for batch in self.unsynced.drain(..batches) {
-            self.durable
-                .apply(&batch.writes)
-                .map_err(|corrupt| DiskError::Corrupt(corrupt.0))?;
+            self.durable.apply(&batch.writes);
             newest.insert(batch.shard, batch.ticket);
         }
-        Ok(newest.into_iter().collect())
+        newest.into_iter().collect()
     }
 
     fn end_sync(&mut self, batches: usize) -> Result<Vec<(u16, Ticket)>, DiskError> {
@@ -98,7 +90,7 @@ impl Part {
             self.failing_sync = None;
             return Err(DiskError::Io);
         }
-        self.persist(batches)
+        Ok(self.persist(batches))
     }
 }
 
@@ -170,7 +162,8 @@ impl SimDisk {
                 shard,
                 ticket,
                 writes: writes.to_vec(),
-            })
+            });
+            Ok(())
         };
         self.poisoned = written.is_err();
         written
@@ -227,7 +220,7 @@ impl SimDisk {
             let unsynced = part.unsynced.len();
             let kept = keep(instance, unsynced).min(unsynced);
             // A batch that cannot be applied any more was never finished: it and what follows are lost.
-            let _ = part.persist(kept);
+            part.persist(kept);
             part.unsynced.clear();
             part.visible = part.durable.clone();
         }

@@ -90,8 +90,9 @@ impl Replica {
     pub(super) fn loaded_tail(&mut self, page: Page, turn: &mut Turn<'_>) {
         let last = match page {
             Page::Records(records) => records.into_iter().next_back(),
-            Page::Corrupt(what) => {
-                self.withdraw_while_loading(self.high_watermark.next(), &what, turn);
+            Page::Corrupt { what, first } => {
+                let from = first.unwrap_or(self.high_watermark.next());
+                self.withdraw_while_loading(from, &what, turn);
                 return;
             }
             _ => None,
@@ -133,8 +134,8 @@ impl Replica {
     pub(super) fn loaded_records(&mut self, from: Seq, page: Page, turn: &mut Turn<'_>) {
         let records = match page {
             Page::Records(records) => records,
-            Page::Corrupt(what) => {
-                self.withdraw_while_loading(from, &what, turn);
+            Page::Corrupt { what, first } => {
+                self.withdraw_while_loading(first.unwrap_or(from), &what, turn);
                 return;
             }
             _ => Vec::new(),

@@ -78,7 +78,7 @@ impl Replica {
     /// The page's records if they are whole and contiguous from `from`; otherwise this replica withdraws (R30). Records that
     /// were cut or trimmed since the scan began are no damage.
     fn checked(&mut self, from: Seq, page: Page, turn: &mut Turn<'_>) -> Option<Vec<Record>> {
-        let what = match page {
+        let (from, what) = match page {
             Page::Records(records) => {
                 let mut next = from;
                 for record in &records {
@@ -91,9 +91,9 @@ impl Replica {
                 if whole || from < self.log.start() || next >= self.log.end() {
                     return whole.then_some(records);
                 }
-                "a record is damaged or missing".to_owned()
+                (from, "a record is damaged or missing".to_owned())
             }
-            Page::Corrupt(what) => what,
+            Page::Corrupt { what, first } => (first.unwrap_or(from), what),
             _ => return None,
         };
         if from < self.log.end() {

@@ -15,7 +15,7 @@ pub struct RecordPage {
     records_max: usize,
     bytes_left: usize,
     records: Vec<Record>,
-    corrupt: Option<Corrupt>,
+    corrupt: Option<(Corrupt, Option<Seq>)>,
 }
 
 impl RecordPage {
@@ -40,7 +40,7 @@ impl RecordPage {
         }
         match record_block::decode(first, value) {
             Ok(records) => records.into_iter().try_for_each(|record| self.take(record)),
-            Err(corrupt) => self.fail(corrupt),
+            Err(corrupt) => self.fail_from(corrupt, Some(first)),
         }
     }
 
@@ -57,7 +57,8 @@ impl RecordPage {
             }
             if record.seq != last.seq.next() {
                 let last = last.seq;
-                return self.fail(Corrupt(format!("record {} follows record {last}", record.seq)));
+                let hole = Corrupt(format!("record {} follows record {last}", record.seq));
+                return self.fail_from(hole, Some(last.next()));
             }
         }
         self.bytes_left = self.bytes_left.saturating_sub(record.body.len());
@@ -67,7 +68,11 @@ impl RecordPage {
 
     /// Notes damage that the store itself found.
     pub fn fail(&mut self, corrupt: Corrupt) -> ControlFlow<()> {
-        self.corrupt = Some(corrupt);
+        self.fail_from(corrupt, None)
+    }
+
+    fn fail_from(&mut self, corrupt: Corrupt, first: Option<Seq>) -> ControlFlow<()> {
+        self.corrupt = Some((corrupt, first));
         ControlFlow::Break(())
     }
 
@@ -75,7 +80,7 @@ impl RecordPage {
     #[must_use]
     pub fn finish(self) -> Page {
         match self.corrupt {
-            Some(Corrupt(what)) => Page::Corrupt(what),
+            Some((Corrupt(what), first)) => Page::Corrupt { what, first },
             None => Page::Records(self.records),
         }
     }
@@ -104,13 +109,14 @@ mod tests {
         (records[0].seq, record_block::encode(&records))
     }
 
-    fn read(mut page: RecordPage, blocks: &[(Seq, Bytes)]) -> Result<Vec<u64>, String> {
+    fn read(mut page: RecordPage, blocks: &[(Seq, Bytes)]) -> Result<Vec<u64>, Option<u64>> {
         let _ = blocks
             .iter()
             .try_for_each(|(first, value)| page.push(*first, value));
         match page.finish() {
             Page::Records(records) => Ok(records.iter().map(|record| record.seq.0).collect()),
-            other => Err(format!("{other:?}")),
+            Page::Corrupt { first, .. } => Err(first.map(|first| first.0)),
+            other => panic!("no page of records: {other:?}"),
         }
     }
 
@@ -128,9 +134,16 @@ mod tests {
     #[test]
     fn a_hole_and_a_damaged_value_are_corrupt() {
         let whole = RecordPage::new(Seq(1), Seq(9), 100, 1_000);
-        assert!(read(whole, &[block(1..=3), block(5..=9)]).is_err());
+        assert_eq!(read(whole, &[block(1..=3), block(5..=9)]), Err(Some(4)));
         let whole = RecordPage::new(Seq(1), Seq(9), 100, 1_000);
         let (first, value) = block(4..=5);
-        assert!(read(whole, &[block(1..=3), (first, value.slice(..20))]).is_err());
+        assert_eq!(
+            read(whole, &[block(1..=3), (first, value.slice(..20))]),
+            Err(Some(4))
+        );
+        let middle = RecordPage::new(Seq(5), Seq(9), 100, 1_000);
+        let (first, value) = block(3..=6);
+        let damaged = [block(1..=2), (first, value.slice(..20))];
+        assert_eq!(read(middle, &damaged), Err(Some(3)), "where the value begins");
     }
 }

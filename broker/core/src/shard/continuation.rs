@@ -203,7 +203,7 @@ impl Shard {
                         let rows = rows.into_iter().map(|(_, key, value)| (key, value)).collect();
                         Reply::Page { rows, more }
                     }
-                    Page::Records(_) | Page::Cursors(_) | Page::Dedupe { .. } | Page::Corrupt(_) => {
+                    Page::Records(_) | Page::Cursors(_) | Page::Dedupe { .. } | Page::Corrupt { .. } => {
                         Reply::Unavailable
                     }
                 };

@@ -321,7 +321,7 @@ fn a_flipped_bit_at_rest_is_a_corrupt_page_and_counted() {
     let (store, recovered) = Store::open(directory.path(), options()).expect("opened");
     assert!(matches!(recovered, Recovered::Intact { .. }), "{recovered:?}");
     assert!(
-        matches!(store.read(&all_records(4)), Page::Corrupt(_)),
+        matches!(store.read(&all_records(4)), Page::Corrupt { .. }),
         "never a shorter log (R30)"
     );
     let corrupt = store.metrics().corrupt.load(std::sync::atomic::Ordering::Relaxed);

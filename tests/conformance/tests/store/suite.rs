@@ -500,7 +500,7 @@ fn dedupe_rows_are_paged_by_day(subject: &mut impl Subject) {
 fn a_hole_in_a_log_is_corrupt(subject: &mut impl Subject) {
     write(subject, &[append(4, 1..=2, 1), append(4, 4..=5, 1)]);
     assert!(
-        matches!(subject.read(&all_records(4)), Page::Corrupt(_)),
+        matches!(subject.read(&all_records(4)), Page::Corrupt { .. }),
         "record 3 is missing (R30)"
     );
     subject

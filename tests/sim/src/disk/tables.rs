@@ -18,11 +18,11 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Applies the writes of one batch in order. On an error the batch is half applied: the caller poisons the disk.
-    pub(super) fn apply(&mut self, writes: &[Write]) -> Result<(), Corrupt> {
-        writes.iter().try_for_each(|write| self.apply_one(write))
+    pub(super) fn apply(&mut self, writes: &[Write]) {
+        writes.iter().for_each(|write| self.apply_one(write));
     }
 
-    fn apply_one(&mut self, write: &Write) -> Result<(), Corrupt> {
+    fn apply_one(&mut self, write: &Write) {
         match write {
             Write::Put { key, value } => self.put(key.clone(), value.clone()),
             Write::Delete { key } => {
@@ -42,11 +42,10 @@ impl Tables {
                 self.blocks
                     .insert((*incarnation, first), record_block::encode(records));
             }
-            Write::TruncateRecords { incarnation, from } => self.truncate_records(*incarnation, *from)?,
+            Write::TruncateRecords { incarnation, from } => self.truncate_records(*incarnation, *from),
             Write::TrimRecords { incarnation, through } => self.trim_records(*incarnation, *through),
             Write::DropIncarnation { incarnation } => self.drop_incarnation(*incarnation),
         }
-        Ok(())
     }
 
     fn put(&mut self, key: Key, value: Bytes) {
@@ -108,14 +107,15 @@ impl Tables {
         }
     }
 
-    fn truncate_records(&mut self, incarnation: Incarnation, from: Seq) -> Result<(), Corrupt> {
+    /// A value that cannot be read cannot be cut: it stays as it is, so that whoever reads it finds the damage (R30).
+    fn truncate_records(&mut self, incarnation: Incarnation, from: Seq) {
         let covering = self
             .blocks
             .range((incarnation, Seq(0))..(incarnation, from))
             .next_back()
             .map(|((_, first), value)| (*first, value.clone()));
         if let Some((first, value)) = covering
-            && let Some(kept) = record_block::cut(first, &value, from)?
+            && let Ok(Some(kept)) = record_block::cut(first, &value, from)
         {
             self.blocks.insert((incarnation, first), kept);
         }
@@ -127,7 +127,6 @@ impl Tables {
         for position in dropped {
             self.blocks.remove(&position);
         }
-        Ok(())
     }
 
     fn trim_records(&mut self, incarnation: Incarnation, through: Seq) {
@@ -263,10 +262,15 @@ impl Tables {
             .blocks
             .range((incarnation, Seq(0))..=(incarnation, Seq(u64::MAX)))
             .next_back();
-        match newest.map(|((_, first), value)| record_block::decode(*first, value)) {
-            None => Page::Records(Vec::new()),
-            Some(Ok(records)) => Page::Records(records.into_iter().next_back().into_iter().collect()),
-            Some(Err(Corrupt(what))) => Page::Corrupt(what),
+        let Some(((_, first), value)) = newest else {
+            return Page::Records(Vec::new());
+        };
+        match record_block::decode(*first, value) {
+            Ok(records) => Page::Records(records.into_iter().next_back().into_iter().collect()),
+            Err(Corrupt(what)) => Page::Corrupt {
+                what,
+                first: Some(*first),
+            },
         }
     }
 

@@ -1,5 +1,7 @@
 use super::*;
 use bytes::Bytes;
+use penstock_core::message::Record;
+use penstock_core::types::{Incarnation, LeaderEpoch, MessageId, Seq};
 
 fn put(name: &'static str, value: &'static str) -> Vec<Write> {
     vec![Write::Put {
@@ -98,4 +100,67 @@ fn misses_are_drawn_but_never_for_pinned_keys() {
     assert!((200..400).contains(&count(&[])));
     assert_eq!(count(&[]), count(&[]));
     assert_eq!(count(&[node("a")]), 0);
+}
+
+fn record(seq: u64) -> Record {
+    Record {
+        seq: Seq(seq),
+        leader_epoch: LeaderEpoch(1),
+        stamp_ms: 1,
+        id: MessageId(1),
+        key: None,
+        body: Bytes::from_static(b"0123456789"),
+        crc: 0,
+    }
+    .sealed()
+}
+
+/// R30: a damaged value cannot be cut; the cut stops nothing, and whoever reads is told where the damage begins.
+#[test]
+fn a_cut_into_a_damaged_value_leaves_it_to_be_found() {
+    let incarnation = Incarnation(4);
+    let read = |disk: &SimDisk, from: u64| {
+        disk.read(&ReadRequest::Records {
+            incarnation,
+            from: Seq(from),
+            through: Seq(9),
+            records_max: 100,
+            bytes_max: 1 << 20,
+        })
+    };
+    let mut disk = SimDisk::new(DiskBoot(1));
+    let append = |seqs: std::ops::RangeInclusive<u64>| Write::AppendRecords {
+        incarnation,
+        records: seqs.map(record).collect(),
+    };
+    let write = |disk: &mut SimDisk, writes: &[Write]| {
+        disk.write(Instance::Data, 0, Ticket(1), writes).expect("written");
+        disk.sync(Instance::Data).expect("synced");
+    };
+    write(&mut disk, &[append(1..=4)]);
+    assert!(disk.flip_record_bit(77));
+    let from = Seq(3);
+    write(
+        &mut disk,
+        &[Write::TruncateRecords { incarnation, from }, append(3..=5)],
+    );
+    for asked in [1, 2] {
+        let page = read(&disk, asked);
+        assert!(
+            matches!(
+                page,
+                Page::Corrupt {
+                    first: Some(Seq(1)),
+                    ..
+                }
+            ),
+            "{page:?}"
+        );
+    }
+    let from = Seq(1);
+    write(
+        &mut disk,
+        &[Write::TruncateRecords { incarnation, from }, append(1..=2)],
+    );
+    assert!(matches!(read(&disk, 1), Page::Records(records) if records.len() == 2));
 }

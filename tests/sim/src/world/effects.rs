@@ -189,7 +189,6 @@ impl World {
         let kind = match error {
             DiskError::Full => "disk full",
             DiskError::Io => "sync error",
-            DiskError::Corrupt(_) => "corrupt value met by a write",
             DiskError::Poisoned => "poisoned disk",
         };
         self.coverage.fault(kind, 1);

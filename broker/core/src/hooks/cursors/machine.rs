@@ -302,7 +302,7 @@ impl Cursors {
         let pause = State::Paused(now.after(self.retry));
         let records = match page {
             Page::Records(records) => records,
-            Page::Corrupt(what) => {
+            Page::Corrupt { what, .. } => {
                 progress.state = pause;
                 out.push(Output::Corrupt(what));
                 return;

@@ -372,7 +372,13 @@ fn what_retention_removed_is_skipped_and_reported() {
 
 #[test]
 fn damage_and_an_empty_page_pause() {
-    for page in [Page::Corrupt("bit".to_owned()), Page::Records(Vec::new())] {
+    for page in [
+        Page::Corrupt {
+            what: "bit".to_owned(),
+            first: None,
+        },
+        Page::Records(Vec::new()),
+    ] {
         let mut world = World::new(vec![consumer("a")]);
         world.grow(2);
         let mut out = Vec::new();
