@@ -204,6 +204,8 @@ pub enum CloseReason {
     UnacknowledgedOverflow,
     /// Too much unread input.
     InboundOverflow,
+    /// The session may have missed messages, because delivery could not reach it: reconnect and pull (PC-1).
+    DeliveryMissed,
     /// A send's outcome is unknown: reconnect and resend (AP-8).
     OutcomeUnknown,
     /// The node is over its connection limits.

@@ -76,7 +76,8 @@ pub struct Limits {
     pub session_channels_max: usize,
     /// Presence: how long a candidate waits for old sessions to close (PR-3).
     pub activation_timeout: Duration,
-    /// Presence: lease of a route, refreshed by inbound frames (PR-2).
+    /// Presence: lease of a route, refreshed by inbound frames (PR-2). Longer than a gateway lets a client be idle: else
+    /// an idle session ends with its lease.
     pub route_lease: Duration,
     /// Presence: interval in which owners refresh their routes.
     pub touch_interval: Duration,
@@ -130,7 +131,7 @@ impl Default for Limits {
             session_subscriptions_max: 256,
             session_channels_max: 1_024,
             activation_timeout: Duration::from_secs(3),
-            route_lease: Duration::from_secs(90),
+            route_lease: Duration::from_secs(200),
             touch_interval: Duration::from_secs(10),
             sessions_per_uid: 256,
             cursor_interval: Duration::from_secs(1),

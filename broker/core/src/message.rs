@@ -34,6 +34,9 @@ pub struct Draft {
     pub payload: Bytes,
     /// The connection that sent it, which gets no RECV of its own message.
     pub origin: Option<(crate::types::NodeId, crate::types::ConnectionId)>,
+    /// The receivers that the request named; empty when the members of the channel receive it. They stand in the record,
+    /// because nothing else keeps them (PC-2: a send writes no membership row).
+    pub subscribers: Arc<[Uid]>,
 }
 
 /// A stored message (AP-4: id and stamp are set once, by the append authority).

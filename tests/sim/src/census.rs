@@ -6,7 +6,9 @@ use crate::world::Node;
 use penstock_core::codec::decode_message;
 use penstock_core::message::Record;
 use penstock_core::rows::{Page, ReadRequest};
-use penstock_core::types::{ChannelMeta, Incarnation, Seq};
+use penstock_core::slot::keys;
+use penstock_core::types::{ChannelKind, ChannelMeta, Incarnation, Seq, Uid};
+use penstock_wire::channel_id::person_members;
 
 /// The first difference between what replicas hold, or between that and what was acknowledged. What is still to be seen
 /// by the oracle is told to it once all replicas agree.
@@ -97,6 +99,22 @@ fn lost(channel: usize, records: &[Record], oracle: &Oracle) -> Option<String> {
                 "{} was acknowledged at {seq} and is not there",
                 number(operation)
             ));
+        }
+    }
+    None
+}
+
+/// A person channel with a stored message whose two membership rows are not both there (PC-2).
+#[must_use]
+pub fn membership_missing(nodes: &[Node], oracle: &Oracle) -> Option<String> {
+    for channel in &oracle.channels {
+        let members = person_members(&channel.key.id).ok();
+        let stored = channel.key.kind == ChannelKind::PERSON && !channel.log.known.is_empty();
+        for uid in members.filter(|_| stored).into_iter().flat_map(<[&str; 2]>::from) {
+            let row = keys::membership(&Uid::new(uid), &channel.key);
+            if nodes.iter().all(|node| node.disk.durable_row(&row).is_none()) {
+                return Some(format!("{uid} has no membership of {}", channel.key));
+            }
         }
     }
     None

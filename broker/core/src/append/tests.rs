@@ -47,6 +47,7 @@ pub(super) fn draft(number: &str, payload: &str) -> Draft {
         topic: Arc::from(""),
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         origin: None,
+        subscribers: Arc::from([]),
     }
 }
 

@@ -193,6 +193,7 @@ impl Walk {
                     topic: Arc::from(format!("{token}.{index}")),
                     payload: Bytes::from_static(bytes.as_bytes()),
                     origin: None,
+                    subscribers: Arc::from([]),
                 }
             })
             .collect();

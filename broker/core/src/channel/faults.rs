@@ -63,6 +63,7 @@ faults! {
     ack_before_fsync "The leader counts its own records before they are synced (M-3)."
     learner_counted "A learner counts for the high watermark (CH-7)."
     uncommitted_shown "The high watermark is the log end (CH-3)."
+    reads_beyond_watermark "A read goes on to the log end (CH-3)."
     min_isr_in_place "A changed write quorum holds at once, without the old one (CH-7)."
     give_up_before_first_append "A follower that meets silence before the first append stops trying (CH-12)."
 }

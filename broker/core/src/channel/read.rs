@@ -105,7 +105,11 @@ impl Replica {
     /// Never beyond the high watermark (CH-3).
     pub(super) fn on_read(&mut self, asked: Asked, turn: &mut Turn<'_>) {
         let from = asked.from.max(self.log.start());
-        let through = self.high_watermark;
+        let through = if self.faults.reads_beyond_watermark() {
+            self.log.end().previous()
+        } else {
+            self.high_watermark
+        };
         if matches!(self.role, Role::Loading(_)) {
             self.reply(asked.token, Vec::new(), true, turn);
             return;

@@ -73,6 +73,11 @@ pub fn encode_message(message: &Message) -> Bytes {
         payload: draft.payload.clone(),
         origin_node: u32::from(origin_node),
         origin_connection,
+        subscribers: draft
+            .subscribers
+            .iter()
+            .map(|uid| uid.as_str().to_owned())
+            .collect(),
     }
     .encode_to_vec()
     .into()
@@ -102,6 +107,7 @@ pub fn decode_message(body: Bytes) -> Result<Message, Corrupt> {
             topic: Arc::from(stored.topic),
             payload: stored.payload,
             origin: (node != 0).then_some((NodeId(node), ConnectionId(stored.origin_connection))),
+            subscribers: stored.subscribers.iter().map(|uid| Uid::new(uid)).collect(),
         },
     })
 }
@@ -130,6 +136,7 @@ mod tests {
                 topic: Arc::from("t"),
                 payload: Bytes::from_static(b"\0body\xff"),
                 origin: Some((NodeId(2), ConnectionId(9))),
+                subscribers: Arc::from([Uid::new("u2"), Uid::new("u1")]),
             },
         };
         assert_eq!(decode_message(encode_message(&message)), Ok(message));

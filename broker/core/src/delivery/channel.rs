@@ -1,7 +1,8 @@
 //! The delivery of one channel: what is due, and the one run in progress.
 
 use super::members::Audience;
-use super::memory::{Context, Memory};
+use super::memory::{Context, Kind, Memory};
+use super::owed::{Owed, OwedWord};
 use super::run::Run;
 use super::{Counters, Fault, Input, Output, Settings};
 use crate::ensure;
@@ -25,6 +26,17 @@ pub struct Channel {
     ephemeral_turn: bool,
     progress: Progress,
     memory: Memory,
+    /// Words of this leadership about whom it owes something, so far.
+    words: u64,
+}
+
+/// How many of the first messages have the same receivers.
+fn of_one_audience<'a>(mut messages: impl Iterator<Item = &'a Arc<Committed>>) -> usize {
+    let Some(first) = messages.next() else { return 0 };
+    let named = &first.message.draft.subscribers;
+    1 + messages
+        .take_while(|known| known.message.draft.subscribers == *named)
+        .count()
 }
 
 #[derive(Debug)]
@@ -49,6 +61,7 @@ impl Channel {
             ephemeral_turn: false,
             progress: Progress::Idle,
             memory: Memory::default(),
+            words: 0,
         }
     }
 
@@ -60,10 +73,17 @@ impl Channel {
                 leader_epoch,
                 cursor,
                 committed,
+                owed,
             } => {
                 self.lose();
                 self.leading = Some((incarnation, leader_epoch));
                 (self.cursor, self.committed) = (cursor, committed);
+                self.words = if owed.leader_epoch == leader_epoch {
+                    owed.number
+                } else {
+                    0
+                };
+                self.memory.owed = Owed::inherit(owed.users, now.monotonic);
             }
             Input::Lost => self.lose(),
             Input::Committed { through } => {
@@ -108,7 +128,11 @@ impl Channel {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         match &self.progress {
-            Progress::Idle => self.memory.subscribers.next_deadline(),
+            Progress::Idle => {
+                let settle_at = self.memory.owed.settle_at;
+                let subscribers = self.memory.subscribers.next_deadline();
+                subscribers.into_iter().chain(settle_at).min()
+            }
             Progress::Reading { again_at, .. } => Some(*again_at),
             Progress::Paused { until } => Some(*until),
             Progress::Running(run) => run.next_deadline(),
@@ -147,6 +171,7 @@ impl Channel {
             && self.ephemeral.is_empty()
             && self.lag() == 0
             && self.memory.subscribers.is_empty()
+            && self.memory.owed.is_empty()
     }
 
     /// What was delivered and given up.
@@ -158,7 +183,7 @@ impl Channel {
     fn lose(&mut self) {
         self.leading = None;
         let running_ephemeral = match &self.progress {
-            Progress::Running(run) => run.through.is_none(),
+            Progress::Running(run) => run.kind == Kind::Ephemeral,
             _ => false,
         };
         let lost = self.ephemeral.len() + usize::from(running_ephemeral);
@@ -213,23 +238,25 @@ impl Channel {
             "read up to {through}, committed {}",
             self.committed
         );
-        let count = messages.len();
-        let due: Vec<_> = messages
+        let mut due: Vec<_> = messages
             .into_iter()
-            .filter(|known| known.message.seq > self.cursor && !known.message.expired(now.wall_ms))
+            .filter(|known| known.message.seq > self.cursor)
             .collect();
+        // One run has one audience: what is for others waits for the next one.
+        let mut through = through;
+        let alike = of_one_audience(due.iter());
+        if let Some(other) = due.get(alike) {
+            through = other.message.seq.previous();
+            due.truncate(alike);
+        }
+        let count = due.len();
+        due.retain(|known| !known.message.expired(now.wall_ms));
         self.memory.counters.expired += u64::try_from(count - due.len()).unwrap_or(u64::MAX);
-        self.start(now, due, Some(through), out);
+        self.start(now, due, Kind::Stored(through), out);
     }
 
-    fn start(
-        &mut self,
-        now: Now,
-        messages: Vec<Arc<Committed>>,
-        through: Option<Seq>,
-        out: &mut Vec<Output>,
-    ) {
-        if let Some(through) = through
+    fn start(&mut self, now: Now, messages: Vec<Arc<Committed>>, kind: Kind, out: &mut Vec<Output>) {
+        if let Kind::Stored(through) = kind
             && self.settings.faults.has(Fault::CursorBeforeBound)
         {
             self.move_cursor(through, out);
@@ -241,7 +268,7 @@ impl Channel {
             memory: &mut self.memory,
             out,
         };
-        let run = Run::new(messages, through, &context);
+        let run = Run::new(messages, kind, &context);
         self.progress = Progress::Running(Box::new(run));
     }
 
@@ -250,11 +277,12 @@ impl Channel {
         loop {
             let mut finished = None;
             self.running(now, out, |run, context| {
-                finished = run.advance(context).then_some(run.through);
+                finished = run.advance(context).then_some(run.kind);
             });
-            if let Some(through) = finished {
+            self.tell_owed(out);
+            if let Some(kind) = finished {
                 self.progress = Progress::Idle;
-                if let Some(through) = through {
+                if let Kind::Stored(through) = kind {
                     self.move_cursor(through, out);
                 }
             }
@@ -275,8 +303,9 @@ impl Channel {
         if !self.ephemeral.is_empty() && (self.ephemeral_turn || !due) {
             self.ephemeral_turn = false;
             let count = usize::try_from(records_max).unwrap_or(usize::MAX);
-            let messages = self.ephemeral.drain(..count.min(self.ephemeral.len())).collect();
-            self.start(now, messages, None, out);
+            let count = of_one_audience(self.ephemeral.iter().take(count));
+            let messages = self.ephemeral.drain(..count).collect();
+            self.start(now, messages, Kind::Ephemeral, out);
             return true;
         }
         if due {
@@ -298,8 +327,41 @@ impl Channel {
                 token,
                 again_at: now.after(self.settings.limits.request_timeout),
             };
+            return false;
         }
-        false
+        self.settle(now, out)
+    }
+
+    /// Looks for those that are owed something, when it is time.
+    fn settle(&mut self, now: Now, out: &mut Vec<Output>) -> bool {
+        let due = self.memory.owed.settle_at.is_some_and(|at| at <= now.monotonic);
+        if due {
+            let mut context = Context {
+                now,
+                settings: &self.settings,
+                audience: &self.audience,
+                memory: &mut self.memory,
+                out,
+            };
+            let run = Run::settling(&mut context);
+            self.progress = Progress::Running(Box::new(run));
+        }
+        due
+    }
+
+    /// Whom the channel owes something travels before the cursor that passes it.
+    fn tell_owed(&mut self, out: &mut Vec<Output>) {
+        if let Some((_, leader_epoch)) = self.leading
+            && let Some(users) = self.memory.owed.take_change()
+        {
+            self.words += 1;
+            let word = OwedWord {
+                leader_epoch,
+                number: self.words,
+                users,
+            };
+            out.push(Output::Owed { word });
+        }
     }
 
     fn move_cursor(&mut self, through: Seq, out: &mut Vec<Output>) {

@@ -1,11 +1,23 @@
 //! What the runs of a channel share: tokens, caches, who failed, and how long anything is tried.
 
 use super::members::{Audience, Subscribers};
+use super::owed::Owed;
 use super::{Counters, Output, Settings};
 use crate::types::{NodeId, Now, Seq, SlotId, Token, Uid};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Stored messages; the cursor goes here when it is over.
+    Stored(Seq),
+    /// Messages that are not stored: offered once, and nobody is owed them.
+    Ephemeral,
+    /// No messages: those that are owed something are looked for.
+    Settling,
+}
 
 /// What outlives a run.
 #[derive(Debug, Default)]
@@ -17,8 +29,8 @@ pub(super) struct Memory {
     /// Nodes and slots that failed last: the next run is not held up by them as long.
     pub(super) failing_nodes: BTreeSet<NodeId>,
     pub(super) failing_slots: BTreeSet<SlotId>,
-    /// Users for whom a run was given up although they may have sessions. At most a page; the rest is only counted.
-    pub(super) missed: BTreeSet<Uid>,
+    /// Users for whom a run was given up although they may have sessions.
+    pub(super) owed: Owed,
     pub(super) counters: Counters,
 }
 
@@ -34,7 +46,7 @@ impl Memory {
         self.cache = None;
         self.failing_nodes.clear();
         self.failing_slots.clear();
-        self.missed.clear();
+        self.owed = Owed::default();
     }
 }
 
@@ -80,10 +92,9 @@ impl Context<'_> {
         )
     }
 
-    /// Remembers users whose sessions have a hole, as many as a page.
-    pub(super) fn note_missed(&mut self, users: impl Iterator<Item = Uid>) {
-        let room = self.page().saturating_sub(self.memory.missed.len());
-        self.memory.missed.extend(users.take(room));
+    /// When those that are owed something are looked for first.
+    pub(super) fn settle_at(&self) -> Duration {
+        self.now.after(self.settings.limits.channel_retry)
     }
 }
 

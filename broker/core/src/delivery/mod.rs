@@ -6,7 +6,9 @@
 //!
 //! # Invariants
 //! - Nothing above the committed position is read or pushed (CH-3).
-//! - The cursor passes a message only when each of its targets has bound it, is gone, or was given up and counted (PC-1).
+//! - The cursor passes a message only when each of its targets has bound it, is gone, or was given up and is owed (PC-1).
+//! - Who is owed something is looked for until found: a session with a hole is closed, so that its client pulls. The next
+//!   leader inherits the debt.
 //! - Runs follow each other: a session sees the channel in order.
 //! - A member receives only seq >= its join_seq (PC-2), nobody an expired message (SF-2), and the origin connection no RECV
 //!   of its own message.
@@ -17,6 +19,7 @@
 //! # States
 //! ```text
 //! not leading → idle ⇄ run: reading → [subscribers | members page → lookups → pushes ⇄ retries]* → cursor
+//!               idle ⇄ settling: lookups → pushes without messages
 //! ```
 //!
 //! # Absent
@@ -26,6 +29,7 @@ mod channel;
 mod faults;
 mod members;
 mod memory;
+mod owed;
 mod run;
 mod targets;
 #[cfg(test)]
@@ -33,6 +37,7 @@ mod tests;
 
 pub use channel::Channel;
 pub use faults::{Fault, Faults};
+pub use owed::OwedWord;
 
 use crate::limits::Limits;
 use crate::message::Committed;
@@ -54,6 +59,8 @@ pub enum Input {
         cursor: Seq,
         /// Committed so far.
         committed: Seq,
+        /// What the leaders told last of whom they owe something.
+        owed: OwedWord,
     },
     /// Leadership is over: everything in progress is dropped.
     Lost,
@@ -166,6 +173,11 @@ pub enum Output {
         /// Position.
         through: Seq,
     },
+    /// Whom the channel owes something now. To be made durable before the cursor that follows it (PC-1).
+    Owed {
+        /// What to tell the other replicas.
+        word: OwedWord,
+    },
     /// Answer to [`Input::Ephemeral`]: queued in writer order, or the reason for SENDACK (SF-1).
     Accepted {
         /// From the question.
@@ -215,7 +227,7 @@ pub struct Target {
     pub first: u16,
     /// Positions that it does not get: it sent them itself.
     pub except: Vec<u16>,
-    /// An earlier run was given up for this user: the session has a hole and is to be closed, so that the client pulls.
+    /// An earlier run was given up for this session: it has a hole and is to be closed, so that the client pulls.
     pub missed: bool,
 }
 
@@ -252,6 +264,8 @@ pub enum Presence {
         users: Vec<(Uid, Vec<Route>)>,
         /// Whether every node has announced its sessions.
         complete: bool,
+        /// Sessions on nodes that are silent now: they are not waited for, but owed.
+        doubtful: Vec<Route>,
     },
     /// Nothing is known.
     Unknown,

@@ -1,7 +1,7 @@
 //! One run of messages on its way to its receivers.
 
 use super::members::{Audience, RouteKey, key_of};
-use super::memory::{Context, Effort, MemberList};
+use super::memory::{Context, Effort, Kind, MemberList};
 use super::targets::{Messages, by_node};
 use super::{MembersPage, Output, Presence, Pushed, Target};
 use crate::message::Committed;
@@ -17,6 +17,10 @@ enum Source {
         after: Option<RouteKey>,
     },
     Derived,
+    /// The receivers that the messages name, from this one on.
+    Named {
+        from: usize,
+    },
     Members {
         after: Option<Uid>,
     },
@@ -59,8 +63,7 @@ enum Retry {
 #[derive(Debug)]
 pub(super) struct Run {
     messages: Messages,
-    /// Where the cursor goes; none for messages that are not stored.
-    pub(super) through: Option<Seq>,
+    pub(super) kind: Kind,
     give_up_members_at: Duration,
     /// Subscriptions up to here are served as such. Whoever subscribes later is served as the member that it may be.
     mark: u64,
@@ -71,15 +74,15 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(messages: Vec<Arc<Committed>>, through: Option<Seq>, context: &Context<'_>) -> Run {
-        let source = if messages.is_empty() {
-            Source::Exhausted
-        } else {
-            Source::Subscribers { after: None }
+    pub(super) fn new(messages: Vec<Arc<Committed>>, kind: Kind, context: &Context<'_>) -> Run {
+        let source = match messages.first() {
+            None => Source::Exhausted,
+            Some(first) if first.message.draft.subscribers.is_empty() => Source::Subscribers { after: None },
+            Some(_) => Source::Named { from: 0 },
         };
         Run {
             messages: Messages::new(messages),
-            through,
+            kind,
             give_up_members_at: context.patience(false),
             mark: context.memory.subscribers.mark(),
             source,
@@ -87,6 +90,17 @@ impl Run {
             parcels: BTreeMap::new(),
             retries: Vec::new(),
         }
+    }
+
+    /// Looks for those that are owed something. Nobody waits long for them.
+    pub(super) fn settling(context: &mut Context<'_>) -> Run {
+        let limits = &context.settings.limits;
+        let (pause, longest) = (limits.channel_retry, limits.touch_interval);
+        context.memory.owed.start(context.now.monotonic, pause, longest);
+        let mut run = Run::new(Vec::new(), Kind::Settling, context);
+        let users = context.memory.owed.users();
+        run.search(users.into_iter().map(|uid| (uid, 0)).collect(), context);
+        run
     }
 
     /// Goes on as far as the bound on targets allows; true when every receiver is dealt with.
@@ -115,6 +129,7 @@ impl Run {
                     };
                     self.search(users, context);
                 }
+                Source::Named { from } => self.search_named(*from, context),
                 Source::Members { after } => self.ask_members(after.clone(), context),
                 Source::Asked { .. } => return false,
                 Source::Cached { from } => self.search_cached(*from, context),
@@ -173,11 +188,18 @@ impl Run {
             let Some(mut search) = self.searches.remove(&(token, slot)) else {
                 continue;
             };
-            let Presence::Known { users, complete } = presence else {
+            let Presence::Known {
+                users,
+                complete,
+                doubtful,
+            } = presence
+            else {
                 self.search_again(slot, search, false, context);
                 continue;
             };
-            context.memory.failing_slots.remove(&slot);
+            if complete {
+                context.memory.failing_slots.remove(&slot);
+            }
             let mut known: BTreeMap<Uid, Vec<Route>> = users.into_iter().collect();
             for (uid, first) in &search.users {
                 let routes = known.remove(uid).unwrap_or_default();
@@ -187,13 +209,26 @@ impl Run {
                         targets.extend(self.target(route, *first, context));
                     }
                 }
-                context.memory.missed.remove(uid);
+                if complete {
+                    self.all_known(uid, &doubtful, context);
+                }
             }
             if !complete {
                 self.search_again(slot, search, false, context);
             }
         }
         self.send(targets, context);
+    }
+
+    /// All sessions of a user are known, but perhaps for those of silent nodes. Those that are owed something are about to
+    /// be told.
+    fn all_known(&self, uid: &Uid, doubtful: &[Route], context: &mut Context<'_>) {
+        let missed = matches!(self.kind, Kind::Stored(_));
+        let settle_at = context.settle_at();
+        let owed = &mut context.memory.owed;
+        let doubtful = doubtful.iter().filter(|route| route.uid == *uid);
+        let still: Vec<&Route> = doubtful.filter(|route| missed || owed.owes(route)).collect();
+        owed.settle(uid, &still, settle_at);
     }
 
     pub(super) fn pushed(&mut self, token: Token, outcomes: Vec<(u16, Pushed)>, context: &mut Context<'_>) {
@@ -269,7 +304,7 @@ impl Run {
         } = &self.source
             && *ask_again_at <= at
         {
-            if self.through.is_none() && self.give_up_members_at <= at {
+            if self.kind == Kind::Ephemeral && self.give_up_members_at <= at {
                 context.memory.counters.ephemeral_lost += 1;
                 self.source = Source::Exhausted;
             } else {
@@ -306,6 +341,21 @@ impl Run {
         };
     }
 
+    /// The request named the receivers: exactly they get the messages.
+    fn search_named(&mut self, from: usize, context: &mut Context<'_>) {
+        let named = self.messages.all.first();
+        let named = named.map_or(&[][..], |first| &first.message.draft.subscribers);
+        let page = named.iter().skip(from).take(context.page());
+        let users: Vec<(Uid, u16)> = page.map(|uid| (uid.clone(), 0)).collect();
+        let until = from + users.len();
+        self.source = if until < named.len() {
+            Source::Named { from: until }
+        } else {
+            Source::Exhausted
+        };
+        self.search(users, context);
+    }
+
     fn search_cached(&mut self, from: usize, context: &mut Context<'_>) {
         let members = context
             .memory
@@ -340,7 +390,7 @@ impl Run {
     }
 
     fn target(&self, route: Route, first: u16, context: &Context<'_>) -> Option<Target> {
-        let missed = context.memory.missed.contains(&route.uid);
+        let missed = context.memory.owed.owes(&route);
         self.messages.target(route, first, missed, context.audience)
     }
 
@@ -351,7 +401,7 @@ impl Run {
             slots.entry(uid.slot()).or_default().push((uid, first));
         }
         let searches = slots.into_iter().map(|(slot, users)| {
-            let failing = context.memory.failing_slots.contains(&slot);
+            let failing = self.kind == Kind::Settling || context.memory.failing_slots.contains(&slot);
             let search = Search {
                 users,
                 reached: BTreeSet::new(),
@@ -383,19 +433,18 @@ impl Run {
             return;
         }
         context.memory.failing_slots.insert(slot);
-        context.memory.counters.given_up += u64::try_from(search.users.len()).unwrap_or(u64::MAX);
-        if self.through.is_some() && search.reached.is_empty() {
-            let users = search.users.into_iter().map(|(uid, _)| uid);
-            context.note_missed(users);
+        if let Kind::Stored(_) = self.kind {
+            context.memory.counters.given_up += u64::try_from(search.users.len()).unwrap_or(u64::MAX);
+            let settle_at = context.settle_at();
+            for (uid, _) in &search.users {
+                context.memory.owed.note_user(uid, &search.reached, settle_at);
+            }
         }
     }
 
     fn send(&mut self, targets: Vec<Target>, context: &mut Context<'_>) {
-        for target in targets.iter().filter(|target| target.missed) {
-            context.memory.missed.remove(&target.route.uid);
-        }
         for (node, targets) in by_node(targets, context.page()) {
-            let failing = context.memory.failing_nodes.contains(&node);
+            let failing = self.kind == Kind::Settling || context.memory.failing_nodes.contains(&node);
             let parcel = Parcel {
                 node,
                 targets: (0_u16..).zip(targets).collect(),
@@ -420,7 +469,7 @@ impl Run {
 
     fn push_again(&mut self, parcel: Parcel, silence: bool, context: &mut Context<'_>) {
         // A silent push may have arrived, and a message that is not stored is offered once.
-        let once = silence && self.through.is_none();
+        let once = silence && self.kind == Kind::Ephemeral;
         if let Some(due) = parcel.effort.again_at(silence, context)
             && !once
         {
@@ -428,10 +477,15 @@ impl Run {
             return;
         }
         context.memory.failing_nodes.insert(parcel.node);
-        context.memory.counters.given_up += u64::try_from(parcel.targets.len()).unwrap_or(u64::MAX);
-        if self.through.is_some() {
-            let users = parcel.targets.into_values().map(|target| target.route.uid);
-            context.note_missed(users);
+        if let Kind::Stored(_) = self.kind {
+            context.memory.counters.given_up += u64::try_from(parcel.targets.len()).unwrap_or(u64::MAX);
+        }
+        let stored = self.kind != Kind::Ephemeral;
+        let settle_at = context.settle_at();
+        for target in parcel.targets.values() {
+            if stored || target.missed {
+                context.memory.owed.note_session(&target.route, settle_at);
+            }
         }
     }
 }

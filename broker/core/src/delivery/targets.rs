@@ -25,7 +25,8 @@ impl Messages {
         Messages { all, sent_by }
     }
 
-    /// What a session gets from position `first` on: nothing of what it sent itself. None when nothing is left.
+    /// What a session gets from position `first` on: nothing of what it sent itself. None when nothing is left, unless
+    /// it is to be told that it missed something.
     pub(super) fn target(
         &self,
         route: Route,
@@ -45,7 +46,8 @@ impl Messages {
             .copied()
             .filter(|position| *position >= first && own(position))
             .collect();
-        (usize::from(first) + except.len() < self.all.len()).then(|| Target {
+        let left = usize::from(first) + except.len() < self.all.len();
+        (left || missed).then(|| Target {
             channel_id: audience.seen_by(&route.uid),
             route,
             first,

@@ -22,6 +22,7 @@ fn limits() -> Limits {
         delivery_page: 4,
         delivery_run: 3,
         channel_backlog: 2,
+        route_lease: Duration::from_secs(90),
         ..Limits::default()
     }
 }
@@ -36,6 +37,7 @@ fn message(from: &str, seq: u64, connection: u64) -> Arc<Committed> {
         topic: Arc::from(""),
         payload: Bytes::from_static(b"hi"),
         origin: Some((NodeId(1), ConnectionId(connection))),
+        subscribers: Arc::from([]),
     };
     Arc::new(Committed {
         channel: ChannelKey::new("x", ChannelKind::GROUP),
@@ -113,6 +115,7 @@ impl World {
             leader_epoch: LeaderEpoch(2),
             cursor: Seq(cursor),
             committed: Seq(committed),
+            owed: OwedWord::default(),
         };
         self.check(leading, expected);
     }
@@ -166,6 +169,12 @@ impl World {
     /// Answers the last lookup: these routes, and nothing else.
     #[track_caller]
     fn found(&mut self, routes: &[Route], complete: bool, expected: &[&str]) {
+        self.found_but(routes, complete, &[], expected);
+    }
+
+    /// Answers the last lookup: these routes, and perhaps these on silent nodes.
+    #[track_caller]
+    fn found_but(&mut self, routes: &[Route], complete: bool, doubtful: &[Route], expected: &[&str]) {
         let (token, slots) = self.lookup.clone();
         let slots = slots.into_iter().map(|slot| {
             let mut users: Vec<(Uid, Vec<Route>)> = Vec::new();
@@ -175,7 +184,14 @@ impl World {
                     None => users.push((route.uid.clone(), vec![route.clone()])),
                 }
             }
-            (slot, Presence::Known { users, complete })
+            let in_doubt = doubtful.iter().filter(|route| route.uid.slot() == slot);
+            let doubtful = in_doubt.cloned().collect();
+            let known = Presence::Known {
+                users,
+                complete,
+                doubtful,
+            };
+            (slot, known)
         });
         let slots = slots.collect();
         self.check(Input::Found { token, slots }, expected);
@@ -253,6 +269,10 @@ impl World {
                 format!("push {node}: {}", targets.join(", "))
             }
             Output::Cursor { through, .. } => format!("cursor {through}"),
+            Output::Owed { word } => {
+                let uids: Vec<&str> = word.users.iter().map(Uid::as_str).collect();
+                format!("owed #{} {}", word.number, uids.join(","))
+            }
             Output::Accepted { result, .. } => match result {
                 Ok(()) => "accepted".to_owned(),
                 Err(reason) => format!("refused {}", reason.0),
@@ -389,17 +409,19 @@ fn unknown_presence_is_asked_again_and_given_up_in_the_end() {
     world.wait_ms(500, &["lookup u2"]);
     // A silence is wait enough.
     world.wait_ms(1_000, &["lookup u2"]);
-    world.wait_ms(1_250, &["cursor 1"]);
+    world.wait_ms(1_250, &["owed #1 u2", "cursor 1"]);
     assert_eq!(world.channel.counters().given_up, 1);
     // The next run is held up less, and its sessions are told that they have a hole.
     world.check(Input::Committed { through: Seq(2) }, &["read 2..2"]);
     world.records(&[message("u1", 2, 11)], &["lookup u2"]);
     world.unknown(&[]);
     world.wait_ms(250, &["lookup u2"]);
-    world.wait_ms(250, &["cursor 2"]);
+    world.wait_ms(250, &["cursor 2", "lookup u2"]);
+    world.wait_ms(250, &["lookup u2"]);
+    world.wait_ms(250, &[]);
     world.check(Input::Committed { through: Seq(3) }, &["read 3..3"]);
     world.records(&[message("u1", 3, 11)], &["lookup u2"]);
-    world.found(&[route("u2", 1, 1)], true, &["push 1: u2/1! u2 3"]);
+    world.found(&[route("u2", 1, 1)], true, &["push 1: u2/1! u2 3", "owed #2 "]);
     world.pushed(1, Pushed::Gone, &["cursor 3"]);
     world.check(Input::Committed { through: Seq(4) }, &["read 4..4"]);
     world.records(&[message("u1", 4, 11)], &["lookup u2"]);
@@ -430,9 +452,102 @@ fn a_silent_node_delays_no_other_and_is_given_up() {
     world.wait_ms(250, &["push 1: a/1 g 1"]);
     world.wait_ms(500, &["push 1: a/1 g 1"]);
     world.wait_ms(1_000, &["push 1: a/1 g 1"]);
-    world.wait_ms(1_250, &["cursor 1"]);
+    world.wait_ms(1_250, &["owed #1 a", "cursor 1"]);
     assert_eq!(world.channel.counters().given_up, 1);
     assert_eq!(world.channel.counters().bound, 1);
+}
+
+/// A group with a message that reached one session of `a` and not its session on node 1.
+fn owing() -> World {
+    let mut world = World::group(1, &["read 1..1"]);
+    world.records(&[message("s", 1, 9)], &["members 2/g None"]);
+    world.page(1, &[("a", 0)], false, &["lookup a"]);
+    let routes = [route("a", 1, 1), route("a", 2, 2)];
+    let pushes = ["push 1: a/1 g 1", "push 2: a/2 g 1"];
+    world.found(&routes, true, &pushes);
+    world.pushed(2, Pushed::Bound, &[]);
+    for wait_ms in [250, 500, 1_000] {
+        world.wait_ms(wait_ms, &["push 1: a/1 g 1"]);
+    }
+    world.wait_ms(1_250, &["owed #1 a", "cursor 1"]);
+    world
+}
+
+#[test]
+fn who_is_owed_something_is_looked_for_until_found() {
+    let mut world = owing();
+    let routes = [route("a", 1, 1), route("a", 2, 2)];
+    assert!(!world.channel.is_idle());
+    world.wait_ms(250, &["lookup a"]);
+    world.unknown(&[]);
+    world.wait_ms(250, &["lookup a"]);
+    // Only the session that was not reached has a hole.
+    world.found(&routes, true, &["push 1: a/1! g ", "owed #2 "]);
+    // Its node is still silent.
+    world.wait_ms(250, &["owed #3 a"]);
+    world.wait_ms(1_000, &["lookup a"]);
+    world.found(&routes, true, &["push 1: a/1! g ", "owed #4 "]);
+    world.pushed(1, Pushed::Gone, &[]);
+    assert!(world.channel.is_idle());
+}
+
+#[test]
+fn a_debt_ends_when_the_session_is_gone() {
+    let mut world = owing();
+    world.wait_ms(250, &["lookup a"]);
+    world.found(&[route("a", 2, 2)], true, &["owed #2 "]);
+    assert!(world.channel.is_idle());
+}
+
+#[test]
+fn a_sender_that_missed_something_is_told_with_its_own_message() {
+    let mut world = owing();
+    world.check(Input::Committed { through: Seq(2) }, &["read 2..2"]);
+    world.records(&[message("a", 2, 1)], &["members 2/g Some(1)"]);
+    let token = world.members;
+    let page = MembersPage::Unchanged;
+    world.check(Input::Members { token, page }, &["lookup a"]);
+    let mut own = route("a", 1, 1);
+    own.node = NodeId(1);
+    world.found(&[own], true, &["push 1: a/1! g ", "owed #2 "]);
+}
+
+#[test]
+fn a_session_on_a_silent_node_is_owed_and_not_waited_for() {
+    let mut world = World::group(1, &["read 1..1"]);
+    world.records(&[message("s", 1, 9)], &["members 2/g None"]);
+    world.page(1, &[("a", 0)], false, &["lookup a"]);
+    let silent = [route("a", 1, 1)];
+    world.found_but(&[], true, &silent, &["owed #1 a", "cursor 1"]);
+    world.wait_ms(250, &["lookup a"]);
+    // A session that came later has missed nothing.
+    world.found_but(&[route("a", 2, 2)], true, &silent, &[]);
+    world.wait_ms(500, &["lookup a"]);
+    let both = [route("a", 1, 1), route("a", 2, 2)];
+    world.found(&both, true, &["push 1: a/1! g ", "owed #2 "]);
+}
+
+#[test]
+fn the_next_leader_inherits_what_is_owed() {
+    let mut world = World::new("g", ChannelKind::GROUP);
+    let word = OwedWord {
+        leader_epoch: LeaderEpoch(1),
+        number: 7,
+        users: vec![Uid::new("a"), Uid::new("b")],
+    };
+    assert_eq!(OwedWord::decode(&word.encode()), Some(word.clone()));
+    assert_eq!(OwedWord::decode(&word.encode()[..17]), None);
+    let leading = Input::Leading {
+        incarnation: Incarnation(5),
+        leader_epoch: LeaderEpoch(2),
+        cursor: Seq(4),
+        committed: Seq(4),
+        owed: word,
+    };
+    world.check(leading, &["lookup a,b"]);
+    world.found(&[route("a", 1, 1)], true, &["push 1: a/1! g ", "owed #1 "]);
+    world.pushed(1, Pushed::Gone, &[]);
+    assert!(world.channel.is_idle());
 }
 
 #[test]
@@ -579,6 +694,45 @@ fn ephemeral_subscribers_receive_until_they_leave_or_their_lease_ends() {
     world.wait_ms(60_000, &[]);
     assert!(world.channel.is_idle());
     assert_eq!(world.channel.next_deadline(), None);
+}
+
+fn named(from: &str, seq: u64, subscribers: &[&str]) -> Arc<Committed> {
+    let mut committed = Arc::unwrap_or_clone(message(from, seq, 9));
+    committed.message.draft.subscribers = subscribers.iter().map(|uid| Uid::new(uid)).collect();
+    Arc::new(committed)
+}
+
+#[test]
+fn a_request_names_its_receivers_and_nobody_else_gets_the_message() {
+    let mut world = World::new("17____cmd", ChannelKind::TEMPORARY);
+    world.lead(0, 3, &["read 1..3"]);
+    let five = ["a", "b", "c", "d", "e"];
+    // Lists of one hash share a log: each message still goes to its own list.
+    let messages = [named("s", 1, &five), named("s", 2, &five), named("s", 3, &["x"])];
+    world.records(&messages, &["lookup a,b,c,d"]);
+    world.found(&[route("a", 1, 1)], true, &["push 1: a/1 17 1+2", "lookup e"]);
+    world.found(&[], true, &[]);
+    world.pushed(1, Pushed::Bound, &["cursor 2", "read 3..3"]);
+    world.records(&messages[2..], &["lookup x"]);
+    world.found(&[route("x", 2, 2)], true, &["push 2: x/2 17 3"]);
+    world.pushed(2, Pushed::Bound, &["cursor 3"]);
+    let token = Token(77);
+    let (first, second) = (named("s", 0, &["a"]), named("s", 0, &["b"]));
+    world.check(
+        Input::Ephemeral {
+            token,
+            message: first,
+        },
+        &["accepted", "lookup a"],
+    );
+    world.check(
+        Input::Ephemeral {
+            token,
+            message: second,
+        },
+        &["accepted"],
+    );
+    world.found(&[], true, &["lookup b"]);
 }
 
 #[test]

@@ -23,5 +23,7 @@ pub mod pipeline;
 
 /// Name of the built-in consumer that delivers to sessions (PC-1).
 pub const DELIVERY: &str = "delivery";
+/// Under which name the delivery keeps whom it owes something (PC-1); no consumer.
+pub const OWED: &str = "delivery-owed";
 /// Name of the built-in consumer that writes the two membership rows of a person channel (PC-2).
 pub const MEMBERSHIP: &str = "membership";

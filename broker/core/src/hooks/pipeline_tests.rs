@@ -25,6 +25,7 @@ fn draft(payload: &str) -> Draft {
         topic: Arc::from(""),
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         origin: None,
+        subscribers: Arc::from([]),
     }
 }
 

@@ -27,11 +27,18 @@ pub enum Input {
         /// What.
         request: Request,
     },
-    /// A node is dead or has restarted: this process of it owns nothing any more.
+    /// A node has restarted: this process of it owns nothing any more.
     NodeDown {
         /// The node.
         node: NodeId,
         /// The process that ended.
+        boot: ProcessBoot,
+    },
+    /// A node is not heard any more: its sessions may live on where others reach it.
+    NodeSilent {
+        /// The node.
+        node: NodeId,
+        /// The process that was heard last.
         boot: ProcessBoot,
     },
 }
@@ -66,6 +73,9 @@ struct Slot {
     /// The census's place in the authority's deadlines.
     armed: Option<Duration>,
     users: BTreeMap<Uid, User>,
+    /// Whether somebody was told under this fence who is not online: a session that was not known then may have missed
+    /// what was sent to it (PC-1).
+    answered: bool,
 }
 
 impl Authority {
@@ -89,7 +99,16 @@ impl Authority {
                 expected,
             } => self.leadership(now, slot, fence, expected),
             Input::Request { from, request } => self.request(now, from, request, out),
-            Input::NodeDown { node, boot } => self.node_down(now, node, boot, out),
+            Input::NodeDown { node, boot } => {
+                self.node_lost(now, node, boot, out, |user, context| {
+                    user.node_down(node, boot, context)
+                });
+            }
+            Input::NodeSilent { node, boot } => {
+                self.node_lost(now, node, boot, out, |user, context| {
+                    user.node_silent(node, boot, context)
+                });
+            }
         }
     }
 
@@ -139,6 +158,7 @@ impl Authority {
             census: Census::default(),
             armed: None,
             users: BTreeMap::new(),
+            answered: false,
         };
         let led = self.slots.entry(slot).or_insert_with(fresh);
         if led.fence != fence {
@@ -207,9 +227,15 @@ impl Authority {
                     });
                 }
             }
-            Request::Touch { slot, fence, routes } => {
+            Request::Touch {
+                slot,
+                fence,
+                at,
+                routes,
+            } => {
                 if self.leads(slot, fence, from, out) {
-                    self.touch(now, slot, from, &routes, out);
+                    let lapsed = self.touch(now, slot, from, &routes, out);
+                    answer_touch(from, (slot, fence, at), &routes, &lapsed, out);
                 }
             }
             Request::Announce {
@@ -220,21 +246,29 @@ impl Authority {
                 last,
             } => {
                 if self.leads(slot, fence, from, out) {
-                    self.touch(now, slot, from, &routes, out);
-                    if last && let Some(led) = self.slots.get_mut(&slot) {
-                        led.census.announced(from);
+                    let lapsed = self.touch(now, slot, from, &routes, out);
+                    if last {
+                        self.announced(now, slot, from, out);
                     }
                     self.arm_census(slot);
-                    let notice = Notice::Announced { slot, fence, part };
+                    let notice = Notice::Announced {
+                        slot,
+                        fence,
+                        part,
+                        lapsed,
+                    };
                     out.push(Output::Send { to: from, notice });
                 }
             }
             Request::Lookup { token, slots } => {
-                let slots = slots.iter().map(|(slot, uids)| (*slot, self.lookup(*slot, uids)));
-                let notice = Notice::Found {
-                    token,
-                    slots: slots.collect(),
-                };
+                let found = slots.iter().map(|(slot, uids)| (*slot, self.lookup(*slot, uids)));
+                let found: Vec<_> = found.collect();
+                for (slot, _) in slots {
+                    if let Some(led) = self.slots.get_mut(&slot) {
+                        led.answered |= led.census.is_complete();
+                    }
+                }
+                let notice = Notice::Found { token, slots: found };
                 out.push(Output::Send { to: from, notice });
             }
         }
@@ -248,21 +282,46 @@ impl Authority {
             let routes = led.users.get(uid)?.routes();
             (!routes.is_empty()).then(|| (uid.clone(), routes))
         });
+        let doubtful = uids
+            .iter()
+            .filter_map(|uid| led.users.get(uid))
+            .flat_map(User::doubtful);
         Presence::Known {
             users: users.collect(),
+            doubtful: doubtful.collect(),
             complete: led.census.is_complete() || self.faults.has(Fault::UnknownIsOffline),
         }
     }
 
-    fn touch(&mut self, now: Now, slot: SlotId, from: Caller, routes: &[Route], out: &mut Vec<Output>) {
+    /// These sessions are said to be alive; returns those that have lapsed.
+    fn touch(
+        &mut self,
+        now: Now,
+        slot: SlotId,
+        from: Caller,
+        routes: &[Route],
+        out: &mut Vec<Output>,
+    ) -> Vec<Route> {
+        let answered = self.slots.get(&slot).is_some_and(|led| led.answered);
+        let mut lapsed = Vec::new();
         for route in routes.iter().filter(|route| route.uid.slot() == slot) {
             self.user(now, slot, &route.uid, out, |user, context| {
-                user.touch(from, route, context);
+                if !user.touch(from, route, answered, context) {
+                    lapsed.push(route.clone());
+                }
             });
         }
+        lapsed
     }
 
-    fn node_down(&mut self, now: Now, node: NodeId, boot: ProcessBoot, out: &mut Vec<Output>) {
+    fn node_lost(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        boot: ProcessBoot,
+        out: &mut Vec<Output>,
+        act: impl Fn(&mut User, &mut Context<'_>),
+    ) {
         let slots: Vec<SlotId> = self.slots.keys().copied().collect();
         for slot in slots {
             let Some(led) = self.slots.get_mut(&slot) else {
@@ -271,11 +330,27 @@ impl Authority {
             led.census.node_down(node, boot);
             let uids: Vec<Uid> = led.users.keys().cloned().collect();
             for uid in uids {
-                self.user(now, slot, &uid, out, |user, context| {
-                    user.node_down(node, boot, context);
-                });
+                self.user(now, slot, &uid, out, &act);
             }
             self.arm_census(slot);
+        }
+    }
+
+    /// A shard has announced all that it has. Once all of its node have, what its node did not name is over.
+    fn announced(&mut self, now: Now, slot: SlotId, from: Caller, out: &mut Vec<Output>) {
+        let Some(led) = self.slots.get_mut(&slot) else {
+            return;
+        };
+        led.census.announced(from);
+        if led.census.whole(from.node) {
+            let doubtful = |user: &User| user.doubtful().any(|route| route.node == from.node);
+            let users = led.users.iter().filter(|(_, user)| doubtful(user));
+            let uids: Vec<Uid> = users.map(|(uid, _)| uid.clone()).collect();
+            for uid in uids {
+                self.user(now, slot, &uid, out, |user, context| {
+                    user.not_named(from.node, context)
+                });
+            }
         }
     }
 
@@ -335,4 +410,24 @@ impl Authority {
             led.users.remove(uid);
         }
     }
+}
+
+/// Says which of these sessions are alive, and ends the others.
+fn answer_touch(
+    to: Caller,
+    (slot, fence, at): (SlotId, Fence, Duration),
+    routes: &[Route],
+    lapsed: &[Route],
+    out: &mut Vec<Output>,
+) {
+    let alive = routes.iter().filter(|route| !lapsed.contains(route));
+    let alive = alive.map(|route| route.connection).collect();
+    let lapsed = lapsed.iter().cloned().map(|route| Notice::Lapsed { route });
+    let notices = lapsed.chain([Notice::Touched {
+        slot,
+        fence,
+        at,
+        alive,
+    }]);
+    out.extend(notices.map(|notice| Output::Send { to, notice }));
 }

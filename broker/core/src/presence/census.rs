@@ -104,7 +104,7 @@ impl Census {
         }
     }
 
-    fn whole(&self, node: NodeId) -> bool {
+    pub(super) fn whole(&self, node: NodeId) -> bool {
         let known = self.announced.get(&node);
         known.is_some_and(|known| known.shards.len() >= usize::from(known.of))
     }

@@ -7,6 +7,10 @@
 //!
 //! # Invariants
 //! - A changed leader, term or config epoch clears a slot (PR-1); a message under another fence is refused.
+//! - A session that an authority did not know of while it answered who is online has lapsed: it is not made live again
+//!   but ends, so that its client pulls what it may have missed (PC-1).
+//! - A session lives no longer than its lease as its owner knows it: who was told that it is not there may rely on that.
+//! - The sessions of a silent node are neither online nor offline: a look-up names them as doubtful (PR-4).
 //! - An unregistered route never comes back by a late touch (PR-2).
 //! - A candidate becomes visible only when every session that it evicts is confirmed closed (PR-3), so that of two
 //!   devices that exclude each other at most one is visible.
@@ -37,7 +41,8 @@ pub use conflict::{evicts, exclude};
 pub use faults::{Fault, Faults};
 pub use owner::{Owner, OwnerInput, OwnerOutput};
 
-use crate::types::{GroupId, NodeId, ProcessBoot, Reason, Route, SlotId, Term, Token, Uid};
+use crate::types::{ConnectionId, GroupId, NodeId, ProcessBoot, Reason, Route, SlotId, Term, Token, Uid};
+use std::time::Duration;
 
 /// Under which leadership a slot's presence is kept (PR-1). The leader's node is not part of it: a term has one leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +95,8 @@ pub enum Request {
         slot: SlotId,
         /// The leadership that is told.
         fence: Fence,
+        /// The caller's clock, for the answer.
+        at: Duration,
         /// The routes.
         routes: Vec<Route>,
     },
@@ -127,6 +134,17 @@ pub enum Notice {
         /// Live, or the reason for CONNACK.
         result: Result<(), Reason>,
     },
+    /// Answer to `Touch`: their leases run from the time of the question at least.
+    Touched {
+        /// The slot.
+        slot: SlotId,
+        /// The leadership.
+        fence: Fence,
+        /// From the question.
+        at: Duration,
+        /// The sessions that have not lapsed.
+        alive: Vec<ConnectionId>,
+    },
     /// Answer to `Announce`.
     Announced {
         /// The slot.
@@ -135,8 +153,15 @@ pub enum Notice {
         fence: Fence,
         /// The part.
         part: u32,
+        /// Sessions of this part that have lapsed: who looked for them was told that they are not there.
+        lapsed: Vec<Route>,
     },
-    /// Announce your sessions again: you were taken for dead, and they were dropped.
+    /// This session has lapsed: it was not known here while look-ups were answered. End it, so that its client pulls.
+    Lapsed {
+        /// The route.
+        route: Route,
+    },
+    /// Announce your sessions again: you were taken for dead.
     Announce {
         /// The slot.
         slot: SlotId,
@@ -171,6 +196,8 @@ pub enum Presence {
         users: Vec<(Uid, Vec<Route>)>,
         /// Whether every node has announced its sessions.
         complete: bool,
+        /// Sessions on nodes that are silent now: they live on or not, nobody can tell.
+        doubtful: Vec<Route>,
     },
     /// Not the leader here, or no answer: nothing is known.
     Unknown,

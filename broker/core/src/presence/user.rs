@@ -24,6 +24,10 @@ struct Lease {
     route: Route,
     owner: Caller,
     until: Duration,
+    /// Its node is not heard: nobody can tell whether it lives on.
+    silent: bool,
+    /// A newer session did not wait for this silent one: it ends when it is heard of again (PR-3).
+    superseded: bool,
 }
 
 /// A session that waits for those that it evicts (PR-3). Nobody sees it yet.
@@ -51,7 +55,23 @@ pub(super) struct User {
 
 impl User {
     pub(super) fn routes(&self) -> Vec<Route> {
-        self.live.values().map(|lease| lease.route.clone()).collect()
+        let heard = self.live.values().filter(|lease| !lease.silent);
+        heard.map(|lease| lease.route.clone()).collect()
+    }
+
+    /// Sessions of which nobody can tell whether they live on.
+    pub(super) fn doubtful(&self) -> impl Iterator<Item = Route> {
+        let silent = self.live.values().filter(|lease| lease.silent);
+        silent.map(|lease| lease.route.clone())
+    }
+
+    /// A node that was silent has named all its sessions: the others are over.
+    pub(super) fn not_named(&mut self, node: NodeId, context: &mut Context<'_>) {
+        let over = |lease: &Lease| lease.silent && lease.route.node == node;
+        let over = self.live.extract_if(.., |_, lease| over(lease));
+        for (key, _) in over.collect::<Vec<_>>() {
+            self.bury(key, context);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,9 +86,10 @@ impl User {
             context.out.push((from, answer(Err(Reason::KICKED))));
             return;
         }
-        if let Some(lease) = self.live.get_mut(&key) {
-            lease.until = context.at + context.limits.route_lease;
-            context.out.push((from, answer(Ok(()))));
+        if self.live.contains_key(&key) {
+            if self.renew(from, &route, context) {
+                context.out.push((from, answer(Ok(()))));
+            }
             return;
         }
         if let Some(waiting) = self
@@ -83,9 +104,12 @@ impl User {
         let waits_for: BTreeSet<RouteKey> = self
             .live
             .iter()
-            .filter(|(_, lease)| evicts(&route, &lease.route))
+            .filter(|(_, lease)| !lease.silent && evicts(&route, &lease.route))
             .map(|(key, _)| *key)
             .collect();
+        for lease in self.live.values_mut().filter(|lease| lease.silent) {
+            lease.superseded |= evicts(&route, &lease.route);
+        }
         if self.live.len() + self.candidates.len() - waits_for.len() >= context.limits.sessions_per_uid {
             context.out.push((from, answer(Err(Reason::RATE_LIMITED))));
             return;
@@ -107,16 +131,22 @@ impl User {
         self.candidates.push(candidate);
     }
 
-    /// A session is said to be alive: by a touch, or by an announcement to a new leader.
-    pub(super) fn touch(&mut self, from: Caller, route: &Route, context: &mut Context<'_>) {
+    /// A session is said to be alive: by a touch, or by an announcement to a new leader. False when it has lapsed:
+    /// `answered` says that look-ups were answered without it.
+    pub(super) fn touch(
+        &mut self,
+        from: Caller,
+        route: &Route,
+        answered: bool,
+        context: &mut Context<'_>,
+    ) -> bool {
         let key = key_of(route);
-        if let Some(lease) = self.live.get_mut(&key) {
-            lease.owner = from;
-            lease.until = context.at + context.limits.route_lease;
-            return;
+        if self.live.contains_key(&key) {
+            self.renew(from, route, context);
+            return true;
         }
         if self.candidates.iter().any(|known| key_of(&known.route) == key) {
-            return;
+            return true;
         }
         let candidates = self.candidates.iter().map(|candidate| &candidate.route);
         let mut others = self.live.values().map(|lease| &lease.route).chain(candidates);
@@ -127,9 +157,28 @@ impl User {
         if refused {
             let route = route.clone();
             context.out.push((from, Notice::Close { route }));
+        } else if answered {
+            return false;
         } else {
             self.admit(from, route.clone(), context);
         }
+        true
+    }
+
+    /// A live session is heard of; false when a newer one took its place while its node was silent.
+    fn renew(&mut self, from: Caller, route: &Route, context: &mut Context<'_>) -> bool {
+        let Some(lease) = self.live.get_mut(&key_of(route)) else {
+            return false;
+        };
+        if lease.superseded {
+            let route = route.clone();
+            context.out.push((from, Notice::Close { route }));
+            return false;
+        }
+        lease.owner = from;
+        lease.until = context.at + context.limits.route_lease;
+        lease.silent = false;
+        true
     }
 
     /// A session is over: whoever waited only for it becomes live.
@@ -158,6 +207,23 @@ impl User {
             self.live.remove(key);
         }
         self.candidates.retain(|candidate| !of_it(&candidate.route));
+        self.gone(&keys, context);
+    }
+
+    /// A process is not heard any more. Its sessions keep their leases, for it may be heard again; nobody waits for them
+    /// to close (PR-3).
+    pub(super) fn node_silent(&mut self, node: NodeId, boot: ProcessBoot, context: &mut Context<'_>) {
+        let mut keys = Vec::new();
+        for (key, lease) in &mut self.live {
+            if lease.route.node == node && lease.route.boot == boot {
+                lease.silent = true;
+                let candidates = &mut self.candidates.iter();
+                lease.superseded |= candidates.any(|candidate| candidate.waits_for.contains(key));
+                keys.push(*key);
+            }
+        }
+        self.candidates
+            .retain(|candidate| candidate.route.node != node || candidate.route.boot != boot);
         self.gone(&keys, context);
     }
 
@@ -225,7 +291,14 @@ impl User {
 
     fn admit(&mut self, owner: Caller, route: Route, context: &Context<'_>) {
         let until = context.at + context.limits.route_lease;
-        self.live.insert(key_of(&route), Lease { route, owner, until });
+        let lease = Lease {
+            route,
+            owner,
+            until,
+            silent: false,
+            superseded: false,
+        };
+        self.live.insert(key_of(&lease.route), lease);
     }
 
     fn gone(&mut self, keys: &[RouteKey], context: &mut Context<'_>) {

@@ -70,15 +70,29 @@ impl Sessions {
             Input::SendDone { token, outcome } => self.answered(now, token, out, |session, context| {
                 session.send_done(token, outcome, context)
             }),
-            Input::SubscribeDone { token, reason } => self.answered(now, token, out, |session, context| {
-                session.subscribe_done(token, reason, context);
+            Input::SubscribeDone {
+                token,
+                reason,
+                leader,
+            } => self.answered(now, token, out, |session, context| {
+                session.subscribe_done(token, (reason, leader), context);
                 Ok(())
             }),
+            Input::NodeLost { node } => {
+                let connections: Vec<ConnectionId> = self.sessions.keys().copied().collect();
+                for connection in connections {
+                    self.with(now, connection, out, |session, context| {
+                        session.node_lost(node, context);
+                        Ok(())
+                    });
+                }
+            }
             Input::Offer { token, offers } => {
                 let outcomes = offers.iter().map(|offer| self.offer(now, offer, out)).collect();
                 out.push(Output::Offered { token, outcomes });
             }
             Input::Kick { route } => self.kick(now, route, out),
+            Input::Lapsed { route } => self.lapsed(now, route, out),
             Input::KickUser { uid, flag } => self.kick_user(now, &uid, flag, out),
             Input::Stop => {
                 while let Some(connection) = self.sessions.keys().next().copied() {
@@ -187,6 +201,19 @@ impl Sessions {
                 out,
                 |session, context| Err(session.kick(context)),
             );
+        } else {
+            out.push(Output::Unregister { route });
+        }
+    }
+
+    fn lapsed(&mut self, now: Now, route: Route, out: &mut Vec<Output>) {
+        let connection = route.connection;
+        let ours = self
+            .sessions
+            .get(&connection)
+            .and_then(|entry| entry.session.route());
+        if ours == Some(&route) {
+            self.end(now, connection, Some(CloseReason::DeliveryMissed), out);
         } else {
             out.push(Output::Unregister { route });
         }

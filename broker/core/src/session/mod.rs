@@ -91,6 +91,13 @@ pub enum Input {
         token: Token,
         /// Success or why not.
         reason: Reason,
+        /// The node that leads the channel, if it answered.
+        leader: Option<NodeId>,
+    },
+    /// A node is dead or has restarted: subscriptions at it are renewed at once (PC-6).
+    NodeLost {
+        /// The node.
+        node: NodeId,
     },
     /// Messages for sessions of this shard; answered by [`Output::Offered`] with one outcome for each.
     Offer {
@@ -102,6 +109,11 @@ pub enum Input {
     /// Ends the session of this route (device conflict, PR-3). A session that is already gone is unregistered again,
     /// which is the confirmation that the authority waits for.
     Kick {
+        /// The route.
+        route: Route,
+    },
+    /// Ends the session of this route: it may have missed messages, and its client is to pull (PC-1).
+    Lapsed {
         /// The route.
         route: Route,
     },

@@ -6,7 +6,9 @@ use super::subscriptions::Subscriptions;
 use super::{Offer, Offered, Output, Settings};
 use crate::client::{ClientFrame, CloseReason, Connect, Protocol, ServerFrame, Subscribe};
 use crate::message::Outcome;
-use crate::types::{ConnectionId, DeviceFlag, DeviceLevel, MessageId, Now, Reason, Route, Seq, Token, Uid};
+use crate::types::{
+    ConnectionId, DeviceFlag, DeviceLevel, MessageId, NodeId, Now, Reason, Route, Seq, Token, Uid,
+};
 use penstock_wire::channel_id::{SYSTEM_DEVICE_ID, check_uid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -208,10 +210,19 @@ impl Session {
             .done(token, outcome, self.connection, self.protocol, context)
     }
 
-    pub(super) fn subscribe_done(&mut self, token: Token, reason: Reason, context: &mut Context<'_>) {
+    pub(super) fn subscribe_done(
+        &mut self,
+        token: Token,
+        result: (Reason, Option<NodeId>),
+        context: &mut Context<'_>,
+    ) {
         if let Phase::Open { route } = &self.phase {
-            self.subscriptions.done(token, reason, route, context);
+            self.subscriptions.done(token, result, route, context);
         }
+    }
+
+    pub(super) fn node_lost(&mut self, node: NodeId, context: &Context<'_>) {
+        self.subscriptions.node_lost(node, context);
     }
 
     /// Offers to this session if it is the one that is meant (PC-3).
@@ -223,7 +234,7 @@ impl Session {
             return Ok(Offered::NotYet);
         }
         if offer.missed {
-            return Err(CloseReason::UnacknowledgedOverflow);
+            return Err(CloseReason::DeliveryMissed);
         }
         self.offers.offer(offer, self.connection, context)?;
         Ok(Offered::Bound)

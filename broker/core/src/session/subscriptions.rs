@@ -4,7 +4,7 @@
 use super::Output;
 use super::state::Context;
 use crate::client::{ServerFrame, Subscribe};
-use crate::types::{ChannelKind, ConnectionId, Reason, Route, Token};
+use crate::types::{ChannelKind, ConnectionId, NodeId, Reason, Route, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,8 @@ struct Pending {
 /// Granted and asked-for subscriptions, together at most `session_subscriptions_max`.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
-    held: BTreeSet<Named>,
+    /// With the node that led the channel when it was granted or renewed last.
+    held: BTreeMap<Named, Option<NodeId>>,
     pending: BTreeMap<Token, Pending>,
     renew_at: Option<Duration>,
 }
@@ -58,7 +59,7 @@ impl Subscriptions {
     /// SUB with action unsubscribe: always succeeds.
     pub(super) fn unsubscribe(&mut self, frame: Subscribe, route: &Route, context: &mut Context<'_>) {
         let named = (frame.channel_id, frame.kind);
-        let mut known = self.held.remove(&named);
+        let mut known = self.held.remove(&named).is_some();
         for pending in self.pending.values_mut().filter(|pending| pending.named == named) {
             pending.cancelled = true;
             known = true;
@@ -76,7 +77,13 @@ impl Subscriptions {
     }
 
     /// The permission was asked, and the leader told.
-    pub(super) fn done(&mut self, token: Token, reason: Reason, route: &Route, context: &mut Context<'_>) {
+    pub(super) fn done(
+        &mut self,
+        token: Token,
+        (reason, leader): (Reason, Option<NodeId>),
+        route: &Route,
+        context: &mut Context<'_>,
+    ) {
         let Some(pending) = self.pending.remove(&token) else {
             return;
         };
@@ -85,12 +92,12 @@ impl Subscriptions {
                 // The grant may have reached the leader after the leave did.
                 leave(&pending.named, route, context);
             } else {
-                self.held.insert(pending.named.clone());
+                self.held.insert(pending.named.clone(), leader);
                 let renewal = context.settings.limits.touch_interval;
                 self.renew_at.get_or_insert_with(|| context.now.after(renewal));
             }
         }
-        let ends = pending.renewal && !retryable(reason) && self.held.remove(&pending.named);
+        let ends = pending.renewal && !retryable(reason) && self.held.remove(&pending.named).is_some();
         if ends {
             leave(&pending.named, route, context);
         }
@@ -102,6 +109,13 @@ impl Subscriptions {
                 reason,
                 (route.connection, context),
             );
+        }
+    }
+
+    /// A node is dead: what it led is led elsewhere from now on, where nobody knows of these subscriptions.
+    pub(super) fn node_lost(&mut self, node: NodeId, context: &Context<'_>) {
+        if self.held.values().any(|leader| *leader == Some(node)) {
+            self.renew_at = Some(context.now.monotonic);
         }
     }
 
@@ -126,12 +140,12 @@ impl Subscriptions {
             {
                 leave(&pending.named, route, context);
             }
-            self.done(token, Reason::SYSTEM_ERROR, route, context);
+            self.done(token, (Reason::SYSTEM_ERROR, None), route, context);
         }
         if self.renew_at.is_some_and(|at| at <= context.now.monotonic) {
             let renewal = context.settings.limits.touch_interval;
             self.renew_at = (!self.held.is_empty()).then(|| context.now.after(renewal));
-            for named in self.held.clone() {
+            for named in self.held.keys().cloned().collect::<Vec<_>>() {
                 self.ask(Arc::from(""), named, true, route, context);
             }
         }
@@ -140,7 +154,7 @@ impl Subscriptions {
     /// The session ends: so do its subscriptions.
     pub(super) fn end(&self, route: &Route, context: &mut Context<'_>) {
         let asked = self.pending.values().map(|pending| &pending.named);
-        for named in self.held.iter().chain(asked).collect::<BTreeSet<_>>() {
+        for named in self.held.keys().chain(asked).collect::<BTreeSet<_>>() {
             leave(named, route, context);
         }
     }

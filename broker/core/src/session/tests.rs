@@ -93,6 +93,7 @@ fn message(incarnation: u64, seq: u64) -> Arc<Committed> {
         topic: Arc::from(""),
         payload: Bytes::from_static(b"hi"),
         origin: None,
+        subscribers: Arc::from([]),
     };
     Arc::new(Committed {
         channel: ChannelKey::new("g", ChannelKind::GROUP),
@@ -630,10 +631,7 @@ fn a_session_with_a_hole_is_closed() {
         token: Token(1),
         offers: vec![offer],
     });
-    assert!(
-        lines.contains(&"1 close UnacknowledgedOverflow".to_owned()),
-        "{lines:?}"
-    );
+    assert!(lines.contains(&"1 close DeliveryMissed".to_owned()), "{lines:?}");
     assert!(!lines.iter().any(|line| line.contains("RECV")), "{lines:?}");
 }
 
@@ -679,6 +677,7 @@ fn a_subscription_is_granted_by_the_permission_and_ends_with_the_session() {
     let done = |token, reason| Input::SubscribeDone {
         token: Token(token),
         reason,
+        leader: Some(NodeId(7)),
     };
     world.check(done(2, Reason::SUCCESS), &["1 SUBACK a true 1"]);
     world.check(done(3, Reason::NOT_SUBSCRIBER), &["1 SUBACK b true 3"]);
@@ -697,6 +696,7 @@ fn leaving_before_the_grant_leaves() {
     let granted = Input::SubscribeDone {
         token: Token(2),
         reason: Reason::SUCCESS,
+        leader: None,
     };
     world.check(granted, &["unsubscribe a", "1 SUBACK a true 1"]);
     world.wait(10, &["touch u1/d/1#1"]);
@@ -717,6 +717,7 @@ fn leases_of_subscriptions_are_renewed_while_they_are_permitted() {
     let done = |token, reason| Input::SubscribeDone {
         token: Token(token),
         reason,
+        leader: Some(NodeId(7)),
     };
     world.check(done(2, Reason::SUCCESS), &["1 SUBACK a true 1"]);
     world.wait(10, &["subscribe 3 a true", "touch u1/d/1#1"]);
@@ -728,6 +729,36 @@ fn leases_of_subscriptions_are_renewed_while_they_are_permitted() {
     );
     world.wait(10, &[]);
     assert_eq!(world.sessions.next_deadline(), None);
+}
+
+#[test]
+fn subscriptions_at_a_lost_node_are_renewed_at_once() {
+    let mut world = World::open(&[(1, "u1")]);
+    world.frame(1, subscribe("a", true), &["subscribe 2 a false"]);
+    let done = |token, node| Input::SubscribeDone {
+        token: Token(token),
+        reason: Reason::SUCCESS,
+        leader: Some(NodeId(node)),
+    };
+    world.check(done(2, 7), &["1 SUBACK a true 1"]);
+    world.check(Input::NodeLost { node: NodeId(8) }, &[]);
+    world.wait(0, &[]);
+    world.check(Input::NodeLost { node: NodeId(7) }, &[]);
+    world.wait(0, &["subscribe 3 a true"]);
+    world.check(done(3, 8), &[]);
+    world.check(Input::NodeLost { node: NodeId(7) }, &[]);
+    world.wait(0, &[]);
+}
+
+#[test]
+fn a_session_that_may_have_missed_something_ends_so_that_its_client_pulls() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    world.check(
+        Input::Lapsed { route: route.clone() },
+        &["unregister u1/d/1#1", "1 close DeliveryMissed"],
+    );
+    world.check(Input::Lapsed { route }, &["unregister u1/d/1#1"]);
 }
 
 #[test]

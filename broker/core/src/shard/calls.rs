@@ -187,9 +187,12 @@ impl Shard {
 
     /// An answer came.
     pub(super) fn on_reply(&mut self, turn: &mut Turn<'_>, from: NodeId, token: Token, reply: Reply) {
-        let Some(call) = self.calls.take(token) else {
+        let Some(mut call) = self.calls.take(token) else {
             return;
         };
+        if let Then::Subscribed { leader, .. } = &mut call.then {
+            *leader = Some(from);
+        }
         if !matches!(call.state, State::Asked(node) if node == from) && !is_repeatable(&call.request) {
             // A late answer of a node that is no longer asked still settles an append: it was asked once.
             return self.settle(turn, call.then, Some(reply));

@@ -8,7 +8,7 @@ use super::step::Step;
 use super::turn::Turn;
 use crate::client::Secret;
 use crate::rows::{Instance, Page};
-use crate::types::{ChannelKey, DeviceLevel, GroupId, ProcessBoot, Reason, Ticket, Token};
+use crate::types::{ChannelKey, DeviceLevel, GroupId, NodeId, ProcessBoot, Reason, Ticket, Token};
 use crate::{channel, session, slot};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -84,7 +84,7 @@ pub(super) enum Then {
     /// A forwarded batch.
     Appended { channel: ChannelKey },
     /// A session's subscription at the channel's leader.
-    Subscribed { token: Token },
+    Subscribed { token: Token, leader: Option<NodeId> },
     /// A step of an HTTP request.
     Ask { ask: Token },
     /// Revision, then a page of members for delivery.
@@ -243,13 +243,13 @@ impl Shard {
             Then::Meta { channel } => self.on_meta_answer(turn, &channel, reply),
             Then::Facts { job, positions } => self.on_facts(turn, job, &positions, reply),
             Then::Appended { channel } => self.on_forwarded(turn, &channel, reply),
-            Then::Subscribed { token } => {
+            Then::Subscribed { token, leader } => {
                 let reason = if reply == Some(Reply::Done) {
                     Reason::SUCCESS
                 } else {
                     Reason::NODE_NOT_MATCH
                 };
-                self.subscribed(token, reason);
+                self.subscribed(token, reason, leader);
             }
             Then::Ask { ask } => self.on_ask_reply(turn, ask, reply),
             Then::Members {

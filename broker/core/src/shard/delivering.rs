@@ -10,7 +10,7 @@ use super::turn::Turn;
 use crate::append::{self, Leadership, Role};
 use crate::channel;
 use crate::codec;
-use crate::delivery::{self, Push, Pushed};
+use crate::delivery::{self, OwedWord, Push, Pushed};
 use crate::effect::Effect;
 use crate::hooks::{self, cursors, pipeline};
 use crate::message::Committed;
@@ -197,6 +197,7 @@ impl Shard {
                     leader_epoch,
                     cursor: cursor.done,
                     committed: leadership.committed,
+                    owed: owed_word(&known),
                 },
             },
             Step::Cursors {
@@ -211,6 +212,9 @@ impl Shard {
         ];
         self.queue.extend(steps);
         for (consumer, value) in known {
+            if consumer.as_ref() == hooks::OWED.as_bytes() {
+                continue;
+            }
             let (Ok(consumer), Some(cursor)) =
                 (std::str::from_utf8(&consumer), cursors::Cursor::decode(&value))
             else {
@@ -302,6 +306,16 @@ impl Shard {
                     through,
                     ..
                 } => self.delivery_cursor(channel, leader_epoch, through),
+                delivery::Output::Owed { word } => {
+                    if self
+                        .active(channel)
+                        .is_some_and(|active| active.leading == Some(word.leader_epoch))
+                    {
+                        let consumer = Bytes::from_static(hooks::OWED.as_bytes());
+                        let value = word.encode();
+                        self.tell_replica(channel, channel::Input::Cursor { consumer, value });
+                    }
+                }
                 delivery::Output::Accepted { token, result } => {
                     let input = append::Input::Planned {
                         token,
@@ -404,4 +418,13 @@ impl Shard {
             });
         }
     }
+}
+
+/// What the leaders told last of whom the channel owes something.
+fn owed_word(known: &channel::Cursors) -> OwedWord {
+    let told = known
+        .iter()
+        .find(|(consumer, _)| consumer.as_ref() == hooks::OWED.as_bytes());
+    told.and_then(|(_, value)| OwedWord::decode(value))
+        .unwrap_or_default()
 }

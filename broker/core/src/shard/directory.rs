@@ -26,10 +26,10 @@ pub(super) struct GroupRoute {
     pub(super) voters: Vec<NodeId>,
     /// Who leads, if known.
     pub(super) leader: Option<NodeId>,
-    /// Who leads as the replica on this node says: it stays when a caller had no answer, because the replica says nothing
-    /// again until it changes its mind.
+    /// Who leads as the replica on this node says, or without one here as the leader's heartbeats say: it stays when a
+    /// caller had no answer, because nobody says it again until it changes.
     pub(super) observed: Option<NodeId>,
-    /// Under which term (of a replica here, else 0).
+    /// Under which term.
     pub(super) term: Term,
     /// Whether this node leads it and has applied its term.
     pub(super) leads_here: bool,
@@ -108,6 +108,32 @@ impl Directory {
             .ok()
             .filter(|&count| count > 0)?;
         route.voters.get((tries % count) as usize).copied()
+    }
+
+    /// The groups that this node leads, with their terms.
+    pub(super) fn led_here(&self) -> impl Iterator<Item = (GroupId, Term)> {
+        let led = self.groups.iter().filter(|(_, route)| route.leads_here);
+        led.map(|(&group, route)| (group, route.term))
+    }
+
+    /// What the heartbeat of `from` changes for groups without a replica here: (group, leader, term).
+    pub(super) fn claimed(
+        &self,
+        from: NodeId,
+        leads: &[(GroupId, Term)],
+    ) -> Vec<(GroupId, Option<NodeId>, Term)> {
+        let far = self.groups.iter().filter(|(_, route)| !route.hosted);
+        far.filter_map(|(&group, route)| {
+            let claim = leads.iter().find(|(led, _)| *led == group);
+            match claim {
+                Some(&(_, term)) if term > route.term || (term == route.term && route.observed.is_none()) => {
+                    Some((group, Some(from), term))
+                }
+                None if route.observed == Some(from) => Some((group, None, route.term)),
+                _ => None,
+            }
+        })
+        .collect()
     }
 
     /// The node to ask about presence: as for a decision, but what the replica here says comes before trying in turn.

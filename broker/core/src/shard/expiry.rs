@@ -92,11 +92,15 @@ impl Shard {
         }
         self.register_node(turn);
         let boots = self.config.boots;
+        let leads: Vec<_> = self.directory.led_here().collect();
         for &node in &self.config.nodes {
             if node != self.config.node {
                 turn.out.push(Effect::Send {
                     to: node,
-                    message: Peer::Heartbeat { boots },
+                    message: Peer::Heartbeat {
+                        boots,
+                        leads: leads.clone(),
+                    },
                 });
             }
         }

@@ -152,6 +152,7 @@ mod tests {
             topic: Arc::from(""),
             payload: Bytes::from_static(b"payload"),
             origin: None,
+            subscribers: Arc::from([]),
         }
     }
 

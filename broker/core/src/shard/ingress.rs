@@ -52,8 +52,6 @@ pub(super) struct Sending {
     channel_id: Arc<str>,
     kind: ChannelKind,
     draft: Draft,
-    /// Request-scoped members, only from the HTTP API.
-    subscribers: Vec<Uid>,
     /// Until when it is worth sending. After that its client has been told that the outcome is unknown and sends again: an append
     /// much later could come when its idempotency key is forgotten (SL-6, AP-2).
     deadline: Duration,
@@ -105,13 +103,12 @@ impl Purpose {
             topic: send.topic,
             payload: send.payload,
             origin: None,
+            subscribers: Arc::from(send.subscribers),
         };
-        let (channel_id, kind, subscribers) = (send.channel_id, send.kind, send.subscribers);
         Purpose::Send(Box::new(Sending {
-            channel_id,
-            kind,
+            channel_id: send.channel_id,
+            kind: send.kind,
             draft,
-            subscribers,
             deadline,
         }))
     }
@@ -141,12 +138,12 @@ impl Shard {
             topic: send.topic,
             payload,
             origin: Some((self.config.node, connection)),
+            subscribers: Arc::from([]),
         };
         let sending = Sending {
             channel_id: send.channel_id,
             kind: send.kind,
             draft,
-            subscribers: Vec::new(),
             deadline: self.send_deadline(turn),
         };
         self.ingress(
@@ -175,7 +172,7 @@ impl Shard {
                     route,
                     subscribe: true,
                 },
-                Then::Subscribed { token },
+                Then::Subscribed { token, leader: None },
             );
             return;
         }
@@ -265,7 +262,7 @@ impl Shard {
                     &sending.channel_id,
                     sending.kind,
                     &sending.draft.flags,
-                    &sending.subscribers,
+                    &sending.draft.subscribers,
                     allowlist,
                 )
             }
@@ -304,13 +301,13 @@ impl Shard {
                             route,
                             subscribe: true,
                         },
-                        Then::Subscribed { token },
+                        Then::Subscribed { token, leader: None },
                     );
                 }
             }
             (Purpose::Subscribe { .. }, _, Err(reason)) => {
                 if let Source::Session { token, .. } = source {
-                    self.subscribed(token, reason);
+                    self.subscribed(token, reason, None);
                 }
             }
             (Purpose::Read(query), Some(question), Ok(facts)) => {

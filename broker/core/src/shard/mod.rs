@@ -85,6 +85,8 @@ pub struct Shard {
     config: Config,
     limits: Arc<Limits>,
     started: bool,
+    /// When the last event was handled.
+    awake_at: Duration,
     queue: VecDeque<step::Step>,
     held: step::Held,
     last_token: u64,
@@ -139,6 +141,7 @@ impl Shard {
         };
         Shard {
             started: false,
+            awake_at: Duration::ZERO,
             queue: VecDeque::new(),
             held: step::Held::default(),
             last_token: continuation::first_token(config.boots.process),
@@ -186,6 +189,7 @@ impl Shard {
     pub fn handle(&mut self, now: Now, event: Event, rows: &dyn Rows, out: &mut Vec<Effect>) {
         let mut turn = Turn::new(now, rows, out);
         self.touched.clear();
+        self.notice_sleep(&mut turn);
         if !std::mem::replace(&mut self.started, true) {
             self.queue.push_back(step::Step::IdsStart);
             self.start_groups(&mut turn);

@@ -5,17 +5,40 @@ use super::liveness::NodeState;
 use super::peer::Peer;
 use super::turn::Turn;
 use crate::effect::Effect;
-use crate::presence::{Fence, OwnerInput};
+use crate::presence::{self, Fence, OwnerInput};
 use crate::replicated::Notice;
+use crate::session;
 use crate::types::{Boots, ChannelKey, ChannelMeta, GroupId, NodeId, Term};
 
 impl Shard {
-    /// A node is heard of.
-    pub(super) fn on_heartbeat(&mut self, turn: &mut Turn<'_>, from: NodeId, boots: Boots) {
+    /// A node is heard of, and the groups that it leads.
+    pub(super) fn on_heartbeat(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: NodeId,
+        boots: Boots,
+        leads: &[(GroupId, Term)],
+    ) {
         let before = self.liveness.state(from);
         if let Some(state) = self.liveness.heard(turn.now, from, boots) {
             self.after_node_change(turn, from, before, state);
             self.tell_siblings(turn, from, state);
+        }
+        for (group, leader, term) in self.directory.claimed(from, leads) {
+            self.on_group_state(turn, group, leader, term, false);
+            for shard in 1..self.config.shards {
+                let message = Peer::GroupState {
+                    shard,
+                    group,
+                    leader,
+                    term,
+                    leads: false,
+                };
+                turn.out.push(Effect::Send {
+                    to: self.config.node,
+                    message,
+                });
+            }
         }
     }
 
@@ -48,8 +71,14 @@ impl Shard {
         if let Some(boot) = old
             && (rebooted || !after.alive)
         {
-            self.fence_node(turn, node, boot);
+            let input = if rebooted {
+                presence::Input::NodeDown { node, boot }
+            } else {
+                presence::Input::NodeSilent { node, boot }
+            };
+            self.fence_node(turn, &input);
             self.calls_lost(turn, node);
+            self.session_input(turn, session::Input::NodeLost { node });
         }
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in groups {

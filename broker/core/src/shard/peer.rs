@@ -26,6 +26,8 @@ pub enum Peer {
     Heartbeat {
         /// The sender's boots.
         boots: Boots,
+        /// Groups that the sender leads, with their terms: who hosts no replica of a group learns its leader by this.
+        leads: Vec<(GroupId, Term)>,
     },
     /// Shard 0 tells its siblings of a node (inside a node only).
     NodeState {

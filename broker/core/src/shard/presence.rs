@@ -35,10 +35,11 @@ impl Shard {
             term: host.term,
             config_epoch: 0,
         });
+        // A node that was never heard of may have sessions from before this process began.
         let expected: BTreeSet<NodeId> = self
             .liveness
             .nodes()
-            .filter(|(_, state, _)| state.alive)
+            .filter(|(_, state, _)| state.alive || state.boots.is_none())
             .map(|(node, _, _)| node)
             .collect();
         for slot in self.directory.slots_of(group) {
@@ -180,7 +181,15 @@ impl Shard {
 
 fn to_delivery(presence: Presence) -> delivery::Presence {
     match presence {
-        Presence::Known { users, complete } => delivery::Presence::Known { users, complete },
+        Presence::Known {
+            users,
+            complete,
+            doubtful,
+        } => delivery::Presence::Known {
+            users,
+            complete,
+            doubtful,
+        },
         Presence::Unknown => delivery::Presence::Unknown,
     }
 }

@@ -448,6 +448,7 @@ fn probe(from_uid: &Uid, client_msg_no: &Arc<str>) -> Draft {
         topic: Arc::from(""),
         payload: Bytes::new(),
         origin: None,
+        subscribers: Arc::from([]),
     }
 }
 

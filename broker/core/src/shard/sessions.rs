@@ -128,8 +128,19 @@ impl Shard {
                     self.queue
                         .push_back(Step::Sessions(Input::Registered { token, result }));
                 }
+                OwnerOutput::Lapsed { route } => {
+                    self.queue.push_back(Step::Sessions(Input::Lapsed { route }));
+                }
                 OwnerOutput::Kick { route } => self.queue.push_back(Step::Sessions(Input::Kick { route })),
             }
+        }
+    }
+
+    /// A process that stood still for longer than others take to count it as dead may have missed leaders of presence.
+    pub(super) fn notice_sleep(&mut self, turn: &mut Turn<'_>) {
+        let since = std::mem::replace(&mut self.awake_at, turn.now.monotonic);
+        if self.started && since + self.config.limits.node_dead_after < turn.now.monotonic {
+            self.owner_input(turn, OwnerInput::Slept { since });
         }
     }
 
@@ -189,9 +200,12 @@ impl Shard {
     }
 
     /// A session's subscription was decided.
-    pub(super) fn subscribed(&mut self, token: Token, reason: Reason) {
-        self.queue
-            .push_back(Step::Sessions(Input::SubscribeDone { token, reason }));
+    pub(super) fn subscribed(&mut self, token: Token, reason: Reason, leader: Option<NodeId>) {
+        self.queue.push_back(Step::Sessions(Input::SubscribeDone {
+            token,
+            reason,
+            leader,
+        }));
     }
 }
 

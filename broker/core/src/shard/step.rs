@@ -249,7 +249,7 @@ impl Shard {
     /// A message from a node or a shard.
     pub(super) fn on_peer(&mut self, turn: &mut Turn<'_>, from: NodeId, message: Peer) {
         match message {
-            Peer::Heartbeat { boots } => self.on_heartbeat(turn, from, boots),
+            Peer::Heartbeat { boots, leads } => self.on_heartbeat(turn, from, boots, &leads),
             Peer::NodeState { node, state, .. } => self.on_node_state(turn, node, state),
             Peer::GroupState {
                 group,
@@ -286,14 +286,8 @@ impl Shard {
                 push,
                 ..
             } => {
-                self.on_push(
-                    PushFrom {
-                        node: from,
-                        shard: reply_to,
-                        token,
-                    },
-                    &push,
-                );
+                let (node, shard) = (from, reply_to);
+                self.on_push(PushFrom { node, shard, token }, &push);
             }
             Peer::Pushed { token, outcomes, .. } => self.on_pushed(token, outcomes),
             Peer::KickUser { uid, flag, .. } => {
@@ -415,11 +409,11 @@ impl Shard {
         self.begin_ask(turn, token, ask);
     }
 
-    /// Presence of the users of a node that died is fenced.
-    pub(super) fn fence_node(&mut self, turn: &mut Turn<'_>, node: NodeId, boot: crate::types::ProcessBoot) {
+    /// Presence of the users of a node that restarted is fenced, of one that is silent in doubt.
+    pub(super) fn fence_node(&mut self, turn: &mut Turn<'_>, input: &presence::Input) {
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in groups {
-            self.presence_input(turn, group, presence::Input::NodeDown { node, boot });
+            self.presence_input(turn, group, input.clone());
         }
     }
 }

@@ -52,6 +52,7 @@ impl From<CloseReason> for End {
             CloseReason::InboundOverflow => CloseCode::Library(4004),
             CloseReason::OutcomeUnknown => CloseCode::Library(4005),
             CloseReason::IdleTimeout => CloseCode::Library(4006),
+            CloseReason::DeliveryMissed => CloseCode::Library(4007),
         };
         Self { reason, code }
     }

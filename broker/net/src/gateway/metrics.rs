@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use penstock_core::client::CloseReason;
 
 /// Every close reason, in the order of its counter.
-const REASONS: [CloseReason; 14] = [
+const REASONS: [CloseReason; 15] = [
     CloseReason::PeerClosed,
     CloseReason::ProtocolError,
     CloseReason::PolicyViolation,
@@ -18,6 +18,7 @@ const REASONS: [CloseReason; 14] = [
     CloseReason::OutboundOverflow,
     CloseReason::UnacknowledgedOverflow,
     CloseReason::InboundOverflow,
+    CloseReason::DeliveryMissed,
     CloseReason::OutcomeUnknown,
     CloseReason::TooManyConnections,
     CloseReason::ServerStop,
@@ -38,6 +39,7 @@ pub const fn close_label(reason: CloseReason) -> &'static str {
         CloseReason::OutboundOverflow => "outbound_overflow",
         CloseReason::UnacknowledgedOverflow => "unacknowledged_overflow",
         CloseReason::InboundOverflow => "inbound_overflow",
+        CloseReason::DeliveryMissed => "delivery_missed",
         CloseReason::OutcomeUnknown => "outcome_unknown",
         CloseReason::TooManyConnections => "too_many_connections",
         CloseReason::ServerStop => "server_stop",

@@ -80,6 +80,9 @@ pub(super) async fn send(
     }
 }
 
+/// Receivers that one request may name: they stand in the record of its message.
+const SUBSCRIBERS_MAX: usize = 1_000;
+
 fn checked(state: &State, body: Send) -> Result<SendAsk, &'static str> {
     let flags = MessageFlags {
         no_persist: body.no_persist || body.header.no_persist,
@@ -94,6 +97,9 @@ fn checked(state: &State, body: Send) -> Result<SendAsk, &'static str> {
         (false, false) => return Err("invalid request: give `channel_id` or `subscribers`, not both"),
         (true, false) if !flags.sync_once => {
             return Err("invalid request: `subscribers` needs header.sync_once");
+        }
+        _ if body.subscribers.len() > SUBSCRIBERS_MAX => {
+            return Err("invalid request: `subscribers` names too many users: make a channel of them");
         }
         _ => {}
     }

@@ -45,6 +45,8 @@ pub enum Plant {
     Presence(presence::Fault),
     /// In sessions.
     Session(session::Fault),
+    /// In several machines at once: what one of them does wrong the next one keeps from being seen.
+    Machines(fn(&mut Faults)),
     /// In the driver or the disk.
     Driver(fn(&mut Driver)),
 }
@@ -81,6 +83,7 @@ impl Mutant {
             Delivery(fault) => faults.delivery = delivery::Faults::planted(fault),
             Presence(fault) => faults.presence = presence::Faults::planted(fault),
             Session(fault) => faults.session = session::Faults::planted(fault),
+            Plant::Machines(plant) => plant(faults),
             Plant::Driver(plant) => plant(&mut driver),
         }
         driver
@@ -338,24 +341,41 @@ pub static ALL: &[Mutant] = &[
         Slot("one_lane"),
         "All proposals share one queue, so that a flood of cursors delays grants (SL-9).",
     ),
-];
-
-/// Planted bugs that no run has caught yet on a seed that is sound without them: holes in the oracle, or in what the seeds meet.
-/// They can be run by name; the gate does not ask for them.
-pub static UNPROVEN: &[Mutant] = &[
     mutant(
         "cursor-before-bound",
         3,
-        200,
+        50,
         Delivery(delivery::Fault::CursorBeforeBound),
         "The delivery cursor moves before owners have bound the run (PC-1).",
     ),
     mutant(
         "unknown-is-offline",
         3,
-        200,
+        100,
         Presence(presence::Fault::UnknownIsOffline),
         "Users count as offline before every node has announced itself (PR-4).",
+    ),
+    mutant(
+        "deliver-uncommitted",
+        3,
+        50,
+        Plant::Machines(|faults| {
+            faults.channel = channel::Faults::named("reads_beyond_watermark").expect("a fault of channels");
+            faults.delivery = delivery::Faults::planted(delivery::Fault::DeliverUncommitted);
+        }),
+        "Neither delivery nor the replica that it reads from stops at the high watermark (CH-3).",
+    ),
+];
+
+/// Planted bugs that no run has caught yet on a seed that is sound without them: holes in the oracle, or in what the seeds meet.
+/// They can be run by name; the gate does not ask for them.
+pub static UNPROVEN: &[Mutant] = &[
+    mutant(
+        "cursor-ahead-of-effect",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.cursor_ahead_of_effect = true),
+        "A cursor is stored when its run is handed out instead of when the effect is done (M-6).",
     ),
     mutant(
         "gives-up-before-first-append",

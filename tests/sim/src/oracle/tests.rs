@@ -23,6 +23,7 @@ fn message(oracle: &Oracle, operation: usize, seq: u64, id: i64) -> Message {
             topic: Arc::from(""),
             payload: oracle.operations[operation].payload.clone(),
             origin: None,
+            subscribers: Arc::from([]),
         },
     }
 }

@@ -184,7 +184,6 @@ impl World {
         if self.trace {
             eprintln!("{:>12.6} blow: {blow:?} {node} {other}", self.now.as_secs_f64());
         }
-        self.disturbed.push(self.now);
         self.mix(node as u64 + 77);
         let until = |time: Duration| self.now + time;
         match blow {

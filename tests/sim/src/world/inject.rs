@@ -39,12 +39,6 @@ impl World {
         if self.trace {
             eprintln!("{:>12.6} fault: {fault:?}", self.now.as_secs_f64());
         }
-        if !matches!(
-            fault,
-            Fault::ClockJump | Fault::Disconnect | Fault::DeafClient | Fault::BitFlip | Fault::Ambush
-        ) {
-            self.disturbed.push(self.now);
-        }
         match fault {
             Fault::Crash => self.crash_some(1),
             Fault::CrashAll => self.crash_some(self.nodes.len()),
@@ -126,7 +120,6 @@ impl World {
         }
         let salt = self.loss_rng.draw();
         self.mix(salt);
-        self.disturbed.push(self.now);
         self.count_process(node);
         let victim = &mut self.nodes[node];
         victim.state = State::Down;

@@ -67,10 +67,6 @@ pub struct World {
     /// Blows that wait for their moment.
     ambushes: Vec<ambush::Ambush>,
     operator: operator::Operator,
-    /// When something was wrong that may take a route or a target away, in order.
-    disturbed: Vec<Duration>,
-    /// When somebody spoke in every channel after the last fault.
-    probed: Option<Duration>,
 }
 
 impl World {
@@ -117,8 +113,6 @@ impl World {
             phase: phases::Phase::Chaos,
             ambushes: Vec::new(),
             operator: operator::Operator::default(),
-            disturbed: Vec::new(),
-            probed: None,
             now: Duration::ZERO,
             agenda: Agenda::default(),
             nodes,

@@ -33,10 +33,6 @@ impl World {
             self.clients.set_up(&mut wishes);
             self.grant(0, wishes);
         }
-        let running = self.nodes.iter().all(|node| node.state == super::State::Running);
-        if self.network.is_troubled(self.now) || !running {
-            self.disturbed.push(self.now);
-        }
         match self.phase {
             Phase::Chaos if self.now >= healed => {
                 self.phase = Phase::Healing;
@@ -60,7 +56,6 @@ impl World {
         if !self.clients.is_set_up() || self.now < recovered {
             return;
         }
-        self.probed = Some(self.now);
         for channel in 0..self.clients.talks.len() {
             if let Some(&user) = self.clients.talks[channel].members.first() {
                 self.clients.say(self.now, user, channel, &mut self.oracle);
@@ -72,6 +67,7 @@ impl World {
     fn converge(&mut self) {
         if self.clients.settled()
             && self.missing_offers().is_none()
+            && census::membership_missing(&self.nodes, &self.oracle).is_none()
             && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
             census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
@@ -87,6 +83,8 @@ impl World {
             self.clients.unsettled(&self.oracle)
         } else if let Some(missing) = self.missing_offers() {
             return self.oracle.violate("check-6", missing);
+        } else if let Some(missing) = census::membership_missing(&self.nodes, &self.oracle) {
+            return self.oracle.violate("PC-2", missing);
         } else {
             census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };
@@ -94,30 +92,27 @@ impl World {
             .violate("check-8", format!("{seconds} s after the last fault: {what}"));
     }
 
-    /// A message that a member with an open session should have been offered by now. What was sent before the session
-    /// was accepted is for it to pull.
+    /// A committed message that was sent after a member's open session was accepted, and that this session was never
+    /// offered: its client knows of no reason to pull (PC-1). What was sent before is for it to pull.
     fn missing_offers(&self) -> Option<String> {
         for user in &self.clients.users {
             let Link::Up { connection } = user.link else {
                 continue;
             };
             let session = self.oracle.sessions.session(connection)?;
+            let is_user = |index: usize| self.oracle.users[index] == user.uid;
             for talk in &self.clients.talks {
-                for (seq, _, operation) in self.oracle.acknowledged_in(talk.channel) {
-                    let sent = &self.oracle.operations[operation];
-                    let own = self.oracle.users[sent.user] == user.uid;
-                    let member = talk
-                        .members
-                        .iter()
-                        .any(|&member| self.oracle.users[member] == user.uid);
-                    let offered = session.offered.get(&talk.channel);
-                    if member
-                        && !own
-                        && self.must_be_offered(session.since, sent.invoked)
-                        && !offered.is_some_and(|offered| offered.contains(&seq))
+                if !talk.members.iter().any(|&member| is_user(member)) {
+                    continue;
+                }
+                let offered = session.offered.get(&talk.channel);
+                for (seq, (_, operation)) in &self.oracle.channels[talk.channel].log.known {
+                    let sent = &self.oracle.operations[*operation];
+                    if !is_user(sent.user)
+                        && session.since < sent.invoked
+                        && !offered.is_some_and(|offered| offered.contains(seq))
                     {
-                        let key = &self.oracle.channels[talk.channel].key;
-                        let uid = &user.uid;
+                        let (uid, key) = (&user.uid, &self.oracle.channels[talk.channel].key);
                         return Some(format!(
                             "{uid}, online since {:?} on connection {connection}, was never offered {seq} of {key}, \
                              sent at {:?}",
@@ -128,16 +123,6 @@ impl World {
             }
         }
         None
-    }
-
-    /// Whether a session that is open must have been offered what was sent then: nothing was wrong since it was accepted,
-    /// or all had been healed before. A run that was given up for a user whose node could not be reached leaves a hole that
-    /// its client pulls.
-    fn must_be_offered(&self, since: Duration, sent: Duration) -> bool {
-        let margin = Duration::from_secs(6);
-        let from = self.disturbed.partition_point(|&at| at + margin < since);
-        let calm = self.disturbed.get(from).is_none_or(|&at| at > sent + margin);
-        since < sent && (calm || self.probed.is_some_and(|probed| sent >= probed))
     }
 
     /// What a process has counted is lost with it.

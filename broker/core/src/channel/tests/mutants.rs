@@ -24,6 +24,7 @@ const BUDGETS: &[(&str, u16, u64)] = &[
     ("ack_before_fsync", 3, 50),
     ("learner_counted", 4, 300),
     ("uncommitted_shown", 3, 50),
+    ("reads_beyond_watermark", 3, 50),
     ("min_isr_in_place", 4, 300),
 ];
 

@@ -153,6 +153,7 @@ pub(super) fn recv(id: MessageId, send: &Send, payload: Bytes) -> ServerFrame {
         topic: Arc::clone(&send.topic),
         payload,
         origin: None,
+        subscribers: Arc::from([]),
     };
     let committed = Committed {
         channel: ChannelKey::new("echo", ChannelKind::GROUP),

@@ -1,8 +1,11 @@
 //! The owner's side of presence: which sessions of this shard are registered where.
 
+mod leases;
+
 use super::{Fence, Notice, Request};
 use crate::limits::Limits;
 use crate::types::{ConnectionId, NodeId, Now, Reason, Route, SlotId, Token};
+use leases::Before;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
@@ -37,6 +40,11 @@ pub enum OwnerInput {
         /// Leader node and fence, none while unknown.
         leader: Option<(NodeId, Fence)>,
     },
+    /// This process did nothing since then: leaders may have come and gone meanwhile.
+    Slept {
+        /// When it was awake last.
+        since: Duration,
+    },
     /// From an authority.
     Notice {
         /// What.
@@ -66,6 +74,11 @@ pub enum OwnerOutput {
         /// Its route.
         route: Route,
     },
+    /// End this session, so that its client comes back and pulls: it may have missed messages (PC-1).
+    Lapsed {
+        /// Its route.
+        route: Route,
+    },
 }
 
 /// Which sessions of this shard are registered where.
@@ -76,6 +89,7 @@ pub struct Owner {
     /// Slots of the registrations under way.
     asked: BTreeMap<Token, SlotId>,
     due: BTreeSet<(Duration, Due)>,
+    sweeping: bool,
 }
 
 /// What is repeated until it is answered.
@@ -83,13 +97,34 @@ pub struct Owner {
 enum Due {
     Announce(SlotId),
     Register(Token),
+    Touch(SlotId),
+    /// Leases that are over are looked for.
+    Sweep,
+}
+
+/// A registered session.
+#[derive(Debug)]
+struct Known {
+    route: Route,
+    /// The leadership that knew of it last.
+    knew: Fence,
+    /// Until when its lease lasts at least.
+    until: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
     leader: Option<(NodeId, Fence)>,
-    /// Registered sessions.
-    routes: BTreeMap<ConnectionId, Route>,
+    /// Since when this process slept, if nothing was heard of this leader since it woke up.
+    slept_since: Option<Duration>,
+    /// The leadership before, when there is none known now.
+    before: Option<Before>,
+    /// Whether no time without a leader was seen before this one: its leadership may have begun long before it was heard of.
+    heard_late: bool,
+    routes: BTreeMap<ConnectionId, Known>,
+    /// Sessions whose touch is not answered.
+    touched: BTreeSet<ConnectionId>,
+    touch_due: bool,
     pending: BTreeMap<Token, Route>,
     announcement: Option<Announcement>,
 }
@@ -98,6 +133,10 @@ struct Slot {
 #[derive(Clone, Copy, Debug)]
 struct Announcement {
     part: u32,
+    /// When it began.
+    since: Duration,
+    /// When the part was sent first.
+    part_since: Duration,
     /// Where the part starts, exclusive.
     after: Option<ConnectionId>,
     /// Where it ends; none in the last part, or before it was sent.
@@ -105,11 +144,35 @@ struct Announcement {
 }
 
 impl Announcement {
-    const START: Announcement = Announcement {
-        part: 0,
-        after: None,
-        through: None,
-    };
+    fn start(now: Now) -> Announcement {
+        Announcement {
+            part: 0,
+            since: now.monotonic,
+            part_since: now.monotonic,
+            after: None,
+            through: None,
+        }
+    }
+
+    /// The routes of the part. A part that is repeated keeps its end: the answer to its first copy must mean the same
+    /// routes.
+    fn range(self) -> (Bound<ConnectionId>, Bound<ConnectionId>) {
+        let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
+        (from, self.through.map_or(Bound::Unbounded, Bound::Included))
+    }
+}
+
+impl Slot {
+    fn has(&self, route: &Route) -> bool {
+        let known = self.routes.get(&route.connection);
+        known.is_some_and(|known| known.route == *route)
+    }
+
+    /// Takes out the sessions that must not go on.
+    fn lapse(&mut self, out: &mut Vec<OwnerOutput>, mut over: impl FnMut(&Known) -> bool) {
+        let lapsed = self.routes.extract_if(.., |_, known| over(known));
+        out.extend(lapsed.map(|(_, known)| OwnerOutput::Lapsed { route: known.route }));
+    }
 }
 
 impl Owner {
@@ -121,6 +184,7 @@ impl Owner {
             slots: BTreeMap::new(),
             asked: BTreeMap::new(),
             due: BTreeSet::new(),
+            sweeping: false,
         }
     }
 
@@ -134,8 +198,14 @@ impl Owner {
                 self.ask(now, token, out);
             }
             OwnerInput::Unregister { route } => self.unregister(route, out),
-            OwnerInput::Touch { routes } => self.touch(routes, out),
+            OwnerInput::Touch { routes } => self.touch(now, routes, out),
             OwnerInput::Leader { slot, leader } => self.leader(now, slot, leader, out),
+            OwnerInput::Slept { since } => {
+                let led = self.slots.values_mut().filter(|known| known.leader.is_some());
+                for known in led {
+                    known.slept_since.get_or_insert(since);
+                }
+            }
             OwnerInput::Notice { notice } => self.notice(now, notice, out),
         }
     }
@@ -156,6 +226,13 @@ impl Owner {
             match due {
                 Due::Announce(slot) => self.announce(now, slot, out),
                 Due::Register(token) => self.ask(now, token, out),
+                Due::Touch(slot) => {
+                    if let Some(known) = self.slots.get_mut(&slot) {
+                        known.touch_due = false;
+                    }
+                    self.tell_touched(now, slot, out);
+                }
+                Due::Sweep => self.sweep(now, out),
             }
         }
     }
@@ -192,7 +269,7 @@ impl Owner {
     fn unregister(&mut self, route: Route, out: &mut Vec<OwnerOutput>) {
         let slot = route.uid.slot();
         let known = self.slots.entry(slot).or_default();
-        if known.routes.get(&route.connection) == Some(&route) {
+        if known.has(&route) {
             known.routes.remove(&route.connection);
         }
         let asked = &mut self.asked;
@@ -210,26 +287,6 @@ impl Owner {
         }
     }
 
-    fn touch(&mut self, routes: Vec<Route>, out: &mut Vec<OwnerOutput>) {
-        let mut by_slot: BTreeMap<SlotId, Vec<Route>> = BTreeMap::new();
-        for route in routes {
-            let slot = route.uid.slot();
-            let known = self
-                .slots
-                .get(&slot)
-                .and_then(|known| known.routes.get(&route.connection));
-            if known == Some(&route) {
-                by_slot.entry(slot).or_default().push(route);
-            }
-        }
-        for (slot, routes) in by_slot {
-            if let Some((to, fence)) = self.slots.get(&slot).and_then(|known| known.leader) {
-                let request = Request::Touch { slot, fence, routes };
-                out.push(OwnerOutput::Send { to, request });
-            }
-        }
-    }
-
     fn leader(
         &mut self,
         now: Now,
@@ -237,12 +294,32 @@ impl Owner {
         leader: Option<(NodeId, Fence)>,
         out: &mut Vec<OwnerOutput>,
     ) {
+        let silence = self.limits.node_dead_after;
         let known = self.slots.entry(slot).or_default();
         if known.leader == leader {
             return;
         }
+        if let Some((_, fence)) = known.leader {
+            known.before = Some(Before {
+                fence,
+                lost_at: known.slept_since.take().unwrap_or(now.monotonic),
+                unanswered_since: known.announcement.map(|announcement| announcement.since),
+                heard_late: known.heard_late,
+            });
+            known.heard_late = leader.is_some();
+        } else {
+            known.heard_late = known.heard_late && leader.is_none();
+        }
         known.leader = leader;
-        known.announcement = leader.map(|_| Announcement::START);
+        known.announcement = leader.map(|_| Announcement::start(now));
+        if let Some((_, fence)) = leader
+            && let Some(before) = known.before.take()
+        {
+            known.lapse(out, |known| {
+                before.left_out(known.knew, fence, now.monotonic, silence)
+            });
+        }
+        known.lapse(out, |known| known.until <= now.monotonic);
         let pending: Vec<Token> = known.pending.keys().copied().collect();
         self.announce(now, slot, out);
         for token in pending {
@@ -258,13 +335,10 @@ impl Owner {
         let (Some((to, fence)), Some(announcement)) = (known.leader, &mut known.announcement) else {
             return;
         };
-        let from = announcement.after.map_or(Bound::Unbounded, Bound::Excluded);
-        // A part that is repeated keeps its end: the answer to its first copy must mean the same routes.
-        let to_end = announcement.through.map_or(Bound::Unbounded, Bound::Included);
-        let rest = known.routes.range((from, to_end));
+        let rest = known.routes.range(announcement.range());
         let routes: Vec<Route> = rest
             .take(ANNOUNCE_BATCH)
-            .map(|(_, route)| route.clone())
+            .map(|(_, known)| known.route.clone())
             .collect();
         if routes.len() == ANNOUNCE_BATCH {
             announcement.through = routes.last().map(|route| route.connection);
@@ -288,15 +362,32 @@ impl Owner {
             && known.leader.is_some_and(|(_, current)| current == fence)
             && known.announcement.is_none()
         {
-            known.announcement = Some(Announcement::START);
+            known.announcement = Some(Announcement::start(now));
             self.announce(now, slot, out);
         }
     }
 
     fn notice(&mut self, now: Now, notice: Notice, out: &mut Vec<OwnerOutput>) {
         match notice {
-            Notice::Registered { token, fence, result } => self.registered(token, fence, result, out),
-            Notice::Announced { slot, fence, part } => self.announced(now, slot, fence, part, out),
+            Notice::Registered { token, fence, result } => self.registered(now, token, fence, result, out),
+            Notice::Announced {
+                slot,
+                fence,
+                part,
+                lapsed,
+            } => {
+                for route in lapsed {
+                    self.lapsed(route, out);
+                }
+                self.announced(now, slot, fence, part, out);
+            }
+            Notice::Lapsed { route } => self.lapsed(route, out),
+            Notice::Touched {
+                slot,
+                fence,
+                at,
+                alive,
+            } => self.answered_touch(slot, fence, at, &alive),
             Notice::Announce { slot, fence } => self.announce_again(now, slot, fence, out),
             Notice::Close { route } => out.push(OwnerOutput::Kick { route }),
             // What was asked is asked again, of whoever leads by then. Lookups are not asked by owners.
@@ -304,8 +395,18 @@ impl Owner {
         }
     }
 
+    fn lapsed(&mut self, route: Route, out: &mut Vec<OwnerOutput>) {
+        if let Some(known) = self.slots.get_mut(&route.uid.slot())
+            && known.has(&route)
+        {
+            known.routes.remove(&route.connection);
+            out.push(OwnerOutput::Lapsed { route });
+        }
+    }
+
     fn registered(
         &mut self,
+        now: Now,
         token: Token,
         fence: Fence,
         result: Result<(), Reason>,
@@ -319,12 +420,21 @@ impl Owner {
         if known.leader.is_none_or(|(_, current)| current != fence) {
             return;
         }
+        known.slept_since = None;
         self.asked.remove(&token);
         let Some(route) = known.pending.remove(&token) else {
             return;
         };
         if result.is_ok() {
-            known.routes.insert(route.connection, route);
+            // It was asked at most that long ago.
+            let asked_at = now.monotonic.saturating_sub(self.limits.activation_timeout);
+            let known_route = Known {
+                route,
+                knew: fence,
+                until: asked_at + self.limits.route_lease,
+            };
+            known.routes.insert(known_route.route.connection, known_route);
+            self.sweep_later(now);
         }
         out.push(OwnerOutput::Registered { token, result });
     }
@@ -336,11 +446,18 @@ impl Owner {
         if known.leader.is_none_or(|(_, current)| current != fence) {
             return;
         }
+        known.slept_since = None;
         let Some(announcement) = known.announcement.filter(|current| current.part == part) else {
             return;
         };
+        for (_, known) in known.routes.range_mut(announcement.range()) {
+            known.knew = fence;
+            known.until = known.until.max(announcement.part_since + self.limits.route_lease);
+        }
         known.announcement = announcement.through.map(|through| Announcement {
             part: part + 1,
+            since: announcement.since,
+            part_since: now.monotonic,
             after: Some(through),
             through: None,
         });
