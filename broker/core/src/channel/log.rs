@@ -107,7 +107,7 @@ impl Log {
     }
 
     pub(super) fn push(&mut self, record: Record) {
-        debug_assert_eq!(record.seq, self.end, "contiguous");
+        assert_eq!(record.seq, self.end, "contiguous");
         if self.epochs.epoch_at(record.seq) != record.leader_epoch {
             self.epochs.open(record.leader_epoch, record.seq);
             self.began_run = true;

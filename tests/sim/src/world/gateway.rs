@@ -49,7 +49,7 @@ impl World {
     }
 
     fn open(&mut self, user: usize, node: usize, connection: usize) {
-        debug_assert_eq!(connection, self.connections.len());
+        assert_eq!(connection, self.connections.len());
         self.connections.push(Connection {
             user,
             node,
