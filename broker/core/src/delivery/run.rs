@@ -205,7 +205,10 @@ impl Run {
                 let routes = known.remove(uid).unwrap_or_default();
                 for route in routes.into_iter().filter(|route| route.uid == *uid) {
                     let new = search.reached.insert(key_of(&route));
-                    if new && !context.memory.subscribers.contains(&route, self.mark) {
+                    // A run that settles serves no subscribers besides: what a session is owed it is told as a member.
+                    let served =
+                        self.kind != Kind::Settling && context.memory.subscribers.contains(&route, self.mark);
+                    if new && !served {
                         targets.extend(self.target(route, *first, context));
                     }
                 }

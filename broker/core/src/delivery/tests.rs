@@ -492,6 +492,20 @@ fn who_is_owed_something_is_looked_for_until_found() {
 }
 
 #[test]
+fn a_session_that_subscribed_meanwhile_is_told_what_it_is_owed() {
+    let mut world = owing();
+    let route_of_a = route("a", 1, 1);
+    world.check(
+        Input::Subscribe {
+            route: route_of_a.clone(),
+        },
+        &[],
+    );
+    world.wait_ms(250, &["lookup a"]);
+    world.found(&[route_of_a], true, &["push 1: a/1! g ", "owed #2 "]);
+}
+
+#[test]
 fn a_debt_ends_when_the_session_is_gone() {
     let mut world = owing();
     world.wait_ms(250, &["lookup a"]);

@@ -28,7 +28,8 @@ pub(super) struct Host {
     pub(super) activation: u64,
     pub(super) active: Option<Box<Active>>,
     early_messages: VecDeque<(NodeId, channel::Message)>,
-    pub(super) requests: VecDeque<(ReplyTo, Request)>,
+    /// Requests that wait for leadership here, each until its caller has given it up.
+    pub(super) requests: VecDeque<(Duration, ReplyTo, Request)>,
     asking_meta: bool,
     /// When the metadata may be asked for again, or a host without any is given up.
     pub(super) wake: Option<Duration>,
@@ -62,6 +63,16 @@ impl Shard {
         reply_to: ReplyTo,
         request: Request,
     ) {
+        let until = turn.now.after(self.config.limits.append_timeout);
+        self.take_request(turn, channel, (until, reply_to, request));
+    }
+
+    fn take_request(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        (until, reply_to, request): (Duration, ReplyTo, Request),
+    ) {
         let host = self.host(channel);
         if let Some(active) = &host.active {
             match (active.leading, epoch_of(&request)) {
@@ -77,7 +88,7 @@ impl Shard {
         if host.requests.len() >= EARLY_REQUESTS_MAX {
             return self.reply(turn, reply_to, Reply::Busy);
         }
-        host.requests.push_back((reply_to, request));
+        host.requests.push_back((until, reply_to, request));
         self.want_meta(turn, channel);
     }
 
@@ -438,18 +449,23 @@ impl Shard {
         let Some(host) = self.channels.get_mut(channel) else {
             return;
         };
-        for (reply_to, _) in std::mem::take(&mut host.requests) {
+        for (_, reply_to, _) in std::mem::take(&mut host.requests) {
             self.reply(turn, reply_to, reply.clone());
         }
     }
 
-    /// Requests that waited for leadership go on.
+    /// Requests that waited for leadership go on, except those that nobody waits for any more: a send would be stored although
+    /// its sender was told that its outcome is open, perhaps after its key was forgotten (SL-6, AP-2).
     pub(super) fn resume_requests(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
         let Some(host) = self.channels.get_mut(channel) else {
             return;
         };
-        for (reply_to, request) in std::mem::take(&mut host.requests) {
-            self.on_channel_request(turn, channel, reply_to, request);
+        for waiting in std::mem::take(&mut host.requests) {
+            if waiting.0 <= turn.now.monotonic {
+                self.reply(turn, waiting.1, Reply::Unavailable);
+            } else {
+                self.take_request(turn, channel, waiting);
+            }
         }
     }
 }
