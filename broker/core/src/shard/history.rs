@@ -78,6 +78,12 @@ impl Window {
         }
     }
 
+    /// Whether a read that found nothing leaves out a position of the answer. The window was committed when it was fixed, so
+    /// this replica has withdrawn records since (R30), or retention overtook the read: what was found so far is not all.
+    pub(super) fn lacks(&self, log_start: Seq) -> bool {
+        self.first <= self.last && log_start <= self.last
+    }
+
     /// The first kept position, when retention removed a part of what the answer covers.
     pub(super) fn gap(&self, log_start: Seq) -> Option<Seq> {
         (self.first < log_start && self.first <= self.last).then_some(log_start)
@@ -140,6 +146,28 @@ mod tests {
             (removed.first, removed.last, removed.gap(Seq(41))),
             (Seq(5), Seq(29), Some(Seq(41)))
         );
+    }
+
+    /// RD-3: a read that comes to nothing completes an answer only where there was nothing to read.
+    #[test]
+    fn nothing_read_is_complete_only_where_nothing_was_kept() {
+        let window = |newer, start, end, high_watermark| {
+            let range = HistoryRange {
+                start: Seq(start),
+                end: Seq(end),
+                limit: 50,
+                newer,
+                visible_from: Seq(1),
+            };
+            Window::of(range, Seq(1), Seq(high_watermark))
+        };
+        for newer in [false, true] {
+            assert!(!window(newer, 0, 0, 0).lacks(Seq(1)), "an empty log");
+            assert!(window(newer, 0, 0, 53).lacks(Seq(1)), "the log was cut");
+        }
+        assert!(!window(true, 60, 0, 53).lacks(Seq(1)));
+        assert!(window(true, 5, 30, 53).lacks(Seq(29)));
+        assert!(!window(true, 5, 30, 53).lacks(Seq(30)), "all of it was removed");
     }
 
     /// RD-3.

@@ -331,6 +331,9 @@ impl Shard {
                     purpose,
                 );
             }
+            None if window.lacks(reply.log_start) => {
+                self.reply(turn, gathering.reply_to, Reply::Unavailable);
+            }
             _ => {
                 let gap_until = window.gap(reply.log_start);
                 let more = gathering.cut || window.more(reply.log_start);
