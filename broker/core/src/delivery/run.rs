@@ -71,6 +71,8 @@ pub(super) struct Run {
     searches: BTreeMap<(Token, SlotId), Search>,
     parcels: BTreeMap<Token, Parcel>,
     retries: Vec<(Duration, Retry)>,
+    /// Sessions that this run was given up for.
+    unreached: Vec<Route>,
 }
 
 impl Run {
@@ -89,6 +91,7 @@ impl Run {
             searches: BTreeMap::new(),
             parcels: BTreeMap::new(),
             retries: Vec::new(),
+            unreached: Vec::new(),
         }
     }
 
@@ -230,7 +233,9 @@ impl Run {
         let settle_at = context.settle_at();
         let owed = &mut context.memory.owed;
         let doubtful = doubtful.iter().filter(|route| route.uid == *uid);
-        let still: Vec<&Route> = doubtful.filter(|route| missed || owed.owes(route)).collect();
+        let doubtful = doubtful.filter(|route| missed || owed.owes(route));
+        let unreached = self.unreached.iter().filter(|route| route.uid == *uid);
+        let still: Vec<&Route> = doubtful.chain(unreached).collect();
         owed.settle(uid, &still, settle_at);
     }
 
@@ -488,6 +493,7 @@ impl Run {
         for target in parcel.targets.values() {
             if stored || target.missed {
                 context.memory.owed.note_session(&target.route, settle_at);
+                self.unreached.push(target.route.clone());
             }
         }
     }

@@ -505,6 +505,28 @@ fn a_session_that_subscribed_meanwhile_is_told_what_it_is_owed() {
     world.found(&[route_of_a], true, &["push 1: a/1! g ", "owed #2 "]);
 }
 
+/// PC-1: that a user was found says nothing about the session that could not be reached as a subscriber.
+#[test]
+fn who_was_not_reached_as_a_subscriber_is_owed_although_found_as_a_member() {
+    let mut world = World::group(1, &["read 1..1"]);
+    let subscriber = route("a", 1, 1);
+    world.check(
+        Input::Subscribe {
+            route: subscriber.clone(),
+        },
+        &[],
+    );
+    world.records(&[message("s", 1, 9)], &["push 1: a/1 g 1", "members 2/g None"]);
+    for wait_ms in [250, 500, 1_000] {
+        world.wait_ms(wait_ms, &["push 1: a/1 g 1"]);
+    }
+    world.wait_ms(1_249, &[]);
+    world.wait_ms(1, &["members 2/g None", "owed #1 a"]);
+    world.page(1, &[("a", 0)], false, &["lookup a"]);
+    // The debt stays: it would be told as `owed #2` if it had ended.
+    world.found(&[subscriber], true, &["cursor 1"]);
+}
+
 #[test]
 fn a_debt_ends_when_the_session_is_gone() {
     let mut world = owing();

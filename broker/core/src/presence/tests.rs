@@ -762,6 +762,37 @@ fn sessions_that_a_leader_may_not_have_known_lapse_at_the_next_one() {
     assert_eq!(lapsed_with(&mut owner_of_two(true), &slept), ["1#1", "1#2"]);
 }
 
+/// PC-1: an authority on the node of the sessions sleeps when they do, and does not know yet of a leader in between.
+#[test]
+fn an_authority_that_slept_too_is_not_believed_at_once() {
+    let lapsed_after = |touched_at: u64| {
+        let mut owner = owner_of_two(true);
+        let mut now = Now::default();
+        let mut out = Vec::new();
+        let mut tell = |seconds: u64, input: OwnerInput| {
+            now.monotonic = Duration::from_secs(seconds);
+            owner.handle(now, input, &mut out);
+        };
+        let leader = |node, term| OwnerInput::Leader {
+            slot: slot(),
+            leader: Some((NodeId(node), fence(term))),
+        };
+        tell(5, leader(1, 3));
+        let since = Duration::from_secs(6);
+        tell(10, OwnerInput::Slept { since });
+        let notice = Notice::Touched {
+            slot: slot(),
+            fence: fence(3),
+            at: Duration::from_secs(touched_at),
+            alive: vec![ConnectionId(1), ConnectionId(2)],
+        };
+        tell(touched_at, OwnerInput::Notice { notice });
+        tell(touched_at, leader(8, 5));
+        owner.routes()
+    };
+    assert_eq!(lapsed_after(10), 0, "both sessions end");
+}
+
 /// A tiny generator of chance: the same seed, the same walk.
 struct Chance(u64);
 

@@ -92,7 +92,7 @@ impl Owner {
         if known.leader.is_none_or(|(_, current)| current != fence) {
             return;
         }
-        known.slept_since = None;
+        known.answered(at);
         for connection in alive {
             known.touched.remove(connection);
             if let Some(known) = known.routes.get_mut(connection) {

@@ -117,6 +117,8 @@ struct Slot {
     leader: Option<(NodeId, Fence)>,
     /// Since when this process slept, if nothing was heard of this leader since it woke up.
     slept_since: Option<Duration>,
+    /// From when on an answer shows that the leader was not another one meanwhile.
+    believed_from: Duration,
     /// The leadership before, when there is none known now.
     before: Option<Before>,
     /// Whether no time without a leader was seen before this one: its leadership may have begun long before it was heard of.
@@ -168,6 +170,21 @@ impl Slot {
         known.is_some_and(|known| known.route == *route)
     }
 
+    /// The leader answered what was said at this time. An authority of this very node slept as well: it is believed only when
+    /// it would have heard of another leader.
+    fn answered(&mut self, at: Duration) {
+        if at >= self.believed_from {
+            self.slept_since = None;
+        }
+    }
+
+    /// Whether the leader is the node that has the sessions.
+    fn leads_itself(&self) -> bool {
+        let leader = self.leader.map(|(node, _)| node);
+        let own = self.routes.values().next().map(|known| known.route.node);
+        own.is_some() && own == leader
+    }
+
     /// Takes out the sessions that must not go on.
     fn lapse(&mut self, out: &mut Vec<OwnerOutput>, mut over: impl FnMut(&Known) -> bool) {
         let lapsed = self.routes.extract_if(.., |_, known| over(known));
@@ -204,6 +221,9 @@ impl Owner {
                 let led = self.slots.values_mut().filter(|known| known.leader.is_some());
                 for known in led {
                     known.slept_since.get_or_insert(since);
+                    if known.leads_itself() {
+                        known.believed_from = now.after(self.limits.touch_interval);
+                    }
                 }
             }
             OwnerInput::Notice { notice } => self.notice(now, notice, out),
@@ -420,7 +440,7 @@ impl Owner {
         if known.leader.is_none_or(|(_, current)| current != fence) {
             return;
         }
-        known.slept_since = None;
+        known.answered(now.monotonic);
         self.asked.remove(&token);
         let Some(route) = known.pending.remove(&token) else {
             return;
@@ -446,7 +466,7 @@ impl Owner {
         if known.leader.is_none_or(|(_, current)| current != fence) {
             return;
         }
-        known.slept_since = None;
+        known.answered(now.monotonic);
         let Some(announcement) = known.announcement.filter(|current| current.part == part) else {
             return;
         };
