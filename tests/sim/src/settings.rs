@@ -129,7 +129,7 @@ fn limits(rng: &mut Rng) -> Limits {
         request_timeout: rng.pick(&[seconds(1), seconds(3)]),
         large_group_members: rng.pick(&[3, 500]),
         delivery_page: rng.pick(&[3, 3, 512]),
-        delivery_run: rng.pick(&[2, 8, 128]),
+        delivery_run: rng.pick(&[4, 8, 128]),
         unacknowledged_max: rng.pick(&[16, 64, 1_024]),
         reoffer_interval: rng.pick(&[seconds(2), seconds(5), seconds(20)]),
         session_sends_max: rng.pick(&[16, 1_024]),

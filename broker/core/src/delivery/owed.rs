@@ -81,13 +81,34 @@ impl Owed {
         }
     }
 
-    /// All sessions of the user are known, and those that have a hole are told, but for these.
+    /// All sessions of the user are known; these have a hole.
     pub(super) fn settle(&mut self, uid: &Uid, still: &[&Route], again_at: Duration) {
         if still.is_empty() {
             self.changed |= self.users.remove(uid).is_some();
         } else if let Some(debt) = self.debt(uid, again_at) {
             debt.known = still.iter().map(|route| key_of(route)).collect();
             debt.all_but = None;
+        }
+        if self.users.is_empty() {
+            (self.tries, self.settle_at) = (0, None);
+        }
+    }
+
+    /// A session was told that it has a hole, or is over.
+    pub(super) fn paid(&mut self, route: &Route) {
+        let Some(debt) = self.users.get_mut(&route.uid) else {
+            return;
+        };
+        debt.known.remove(&key_of(route));
+        match &mut debt.all_but {
+            Some(reached) => {
+                reached.insert(key_of(route));
+            }
+            None if debt.known.is_empty() => {
+                self.users.remove(&route.uid);
+                self.changed = true;
+            }
+            None => {}
         }
         if self.users.is_empty() {
             (self.tries, self.settle_at) = (0, None);

@@ -1,5 +1,7 @@
 //! One run of messages on its way to its receivers.
 
+mod waits;
+
 use super::members::{Audience, RouteKey, key_of};
 use super::memory::{Context, Effort, Kind, MemberList};
 use super::targets::{Messages, by_node};
@@ -206,6 +208,9 @@ impl Run {
             let mut known: BTreeMap<Uid, Vec<Route>> = users.into_iter().collect();
             for (uid, first) in &search.users {
                 let routes = known.remove(uid).unwrap_or_default();
+                if complete {
+                    self.all_known(uid, &routes, &doubtful, context);
+                }
                 for route in routes.into_iter().filter(|route| route.uid == *uid) {
                     let new = search.reached.insert(key_of(&route));
                     // A run that settles serves no subscribers besides: what a session is owed it is told as a member.
@@ -215,9 +220,6 @@ impl Run {
                         targets.extend(self.target(route, *first, context));
                     }
                 }
-                if complete {
-                    self.all_known(uid, &doubtful, context);
-                }
             }
             if !complete {
                 self.search_again(slot, search, false, context);
@@ -226,16 +228,16 @@ impl Run {
         self.send(targets, context);
     }
 
-    /// All sessions of a user are known, but perhaps for those of silent nodes. Those that are owed something are about to
-    /// be told.
-    fn all_known(&self, uid: &Uid, doubtful: &[Route], context: &mut Context<'_>) {
+    /// All sessions of a user are known, those of silent nodes perhaps. Those that are owed something stay so until they are
+    /// told: another leader may have to do it.
+    fn all_known(&self, uid: &Uid, routes: &[Route], doubtful: &[Route], context: &mut Context<'_>) {
         let missed = matches!(self.kind, Kind::Stored(_));
         let settle_at = context.settle_at();
         let owed = &mut context.memory.owed;
-        let doubtful = doubtful.iter().filter(|route| route.uid == *uid);
-        let doubtful = doubtful.filter(|route| missed || owed.owes(route));
-        let unreached = self.unreached.iter().filter(|route| route.uid == *uid);
-        let still: Vec<&Route> = doubtful.chain(unreached).collect();
+        let owing = routes.iter().filter(|route| owed.owes(route));
+        let doubtful = doubtful.iter().filter(|route| missed || owed.owes(route));
+        let all = owing.chain(doubtful).chain(&self.unreached);
+        let still: Vec<&Route> = all.filter(|route| route.uid == *uid).collect();
         owed.settle(uid, &still, settle_at);
     }
 
@@ -249,6 +251,9 @@ impl Run {
             let Some(target) = parcel.targets.remove(&position) else {
                 continue;
             };
+            if target.missed && outcome != Pushed::NotYet {
+                context.memory.owed.paid(&target.route);
+            }
             match outcome {
                 Pushed::Bound => context.memory.counters.bound += self.messages.count_of(&target),
                 Pushed::Gone => context.memory.subscribers.release(&target.route),
@@ -268,17 +273,6 @@ impl Run {
         if !again.targets.is_empty() {
             self.push_again(again, false, context);
         }
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
-        let searches = self.searches.values().map(|search| search.effort.answer_by);
-        let parcels = self.parcels.values().map(|parcel| parcel.effort.answer_by);
-        let retries = self.retries.iter().map(|(at, _)| *at);
-        let members = match &self.source {
-            Source::Asked { ask_again_at, .. } => Some(*ask_again_at),
-            _ => None,
-        };
-        searches.chain(parcels).chain(retries).chain(members).min()
     }
 
     pub(super) fn expire(&mut self, context: &mut Context<'_>) {
@@ -319,17 +313,6 @@ impl Run {
                 self.ask_members(after.clone(), context);
             }
         }
-    }
-
-    /// Targets and users that are not dealt with.
-    fn outstanding(&self) -> usize {
-        let searches: usize = self.searches.values().map(|search| search.users.len()).sum();
-        let parcels: usize = self.parcels.values().map(|parcel| parcel.targets.len()).sum();
-        let retries = self.retries.iter().map(|(_, retry)| match retry {
-            Retry::Search(_, search) => search.users.len(),
-            Retry::Parcel(parcel) => parcel.targets.len(),
-        });
-        searches + parcels + retries.sum::<usize>()
     }
 
     fn ask_members(&mut self, after: Option<Uid>, context: &mut Context<'_>) {

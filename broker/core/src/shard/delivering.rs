@@ -180,9 +180,10 @@ impl Shard {
             last_stamp_ms: view.last_stamp_ms,
         };
         let known = active.replica.all_cursors();
-        let cursor = known
+        let delivered = known
             .iter()
-            .find(|(consumer, _)| consumer.as_ref() == hooks::DELIVERY.as_bytes())
+            .find(|(consumer, _)| consumer.as_ref() == hooks::DELIVERY.as_bytes());
+        let cursor = delivered
             .and_then(|(_, value)| cursors::Cursor::decode(value))
             .unwrap_or_default();
         let steps = [
@@ -215,19 +216,15 @@ impl Shard {
             if consumer.as_ref() == hooks::OWED.as_bytes() {
                 continue;
             }
-            let (Ok(consumer), Some(cursor)) =
+            if let (Ok(consumer), Some(cursor)) =
                 (std::str::from_utf8(&consumer), cursors::Cursor::decode(&value))
-            else {
-                continue;
-            };
-            let input = cursors::Input::Learned {
-                consumer: Arc::from(consumer),
-                cursor,
-            };
-            self.queue.push_back(Step::Cursors {
-                channel: channel.clone(),
-                input,
-            });
+            {
+                let consumer = Arc::from(consumer);
+                self.queue.push_back(Step::Cursors {
+                    channel: channel.clone(),
+                    input: cursors::Input::Learned { consumer, cursor },
+                });
+            }
         }
         self.counters.leaderships += 1;
         self.resume_requests(turn, channel);
