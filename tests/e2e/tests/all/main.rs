@@ -172,3 +172,36 @@ fn a_node_says_what_it_is_and_ends_when_asked() -> Result<()> {
     assert!(node.terminate()?.success());
     Ok(())
 }
+
+#[test]
+fn a_request_that_names_its_receivers_reaches_exactly_them() -> Result<()> {
+    let node = Node::start(&[])?;
+    let mut bob = Client::rpc(node.websocket(), "bob", "any")?;
+    let mut carol = Client::sdk(node.websocket(), "carol", "any")?;
+    let mut dave = Client::rpc(node.websocket(), "dave", "any")?;
+    let send = |receivers: &[&str], client_msg_no: &str, payload: &str| {
+        let message = json!({
+            "from_uid": "alice", "subscribers": receivers, "header": { "sync_once": 1 },
+            "client_msg_no": client_msg_no, "payload": payload,
+        });
+        post(node.http(), "/message/send", &message)
+    };
+    for (number, payload) in [(1, HELLO), (2, OTHER)] {
+        let sent = send(&["bob", "carol"], &format!("m{number}"), payload)?;
+        let told = (sent.status, &sent.body["message_seq"], &sent.body["reason"]);
+        assert_eq!(told, (200, &json!(number), &json!(1)), "{sent:?}");
+    }
+    assert_eq!(send(&["dave"], "m3", OTHER)?.body["reason"], 1);
+    for text in ["hello", "other"] {
+        for receiver in [&mut bob, &mut carol] {
+            let received = receiver.received()?;
+            assert_eq!(
+                (&received["text"], &received["from"]),
+                (&json!(text), &json!("alice"))
+            );
+        }
+    }
+    // His first message is the one that names him.
+    assert_eq!(dave.received()?["text"], "other");
+    Ok(())
+}
