@@ -91,7 +91,7 @@ impl Replica {
         let last = match page {
             Page::Records(records) => records.into_iter().next_back(),
             Page::Corrupt { what, first } => {
-                let from = first.unwrap_or(self.high_watermark.next());
+                let from = first.unwrap_or_else(|| self.high_watermark.next());
                 self.withdraw_while_loading(from, &what, turn);
                 return;
             }
