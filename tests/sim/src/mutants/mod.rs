@@ -183,7 +183,7 @@ pub static ALL: &[Mutant] = &[
     mutant(
         "q11-stale-reply-counts",
         3,
-        200,
+        400,
         Channel("stale_reply_counts"),
         "Q11: replies of another epoch count.",
     ),
