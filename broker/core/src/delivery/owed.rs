@@ -84,13 +84,10 @@ impl Owed {
     /// All sessions of the user are known; these have a hole.
     pub(super) fn settle(&mut self, uid: &Uid, still: &[&Route], again_at: Duration) {
         if still.is_empty() {
-            self.changed |= self.users.remove(uid).is_some();
+            self.release(uid);
         } else if let Some(debt) = self.debt(uid, again_at) {
             debt.known = still.iter().map(|route| key_of(route)).collect();
             debt.all_but = None;
-        }
-        if self.users.is_empty() {
-            (self.tries, self.settle_at) = (0, None);
         }
     }
 
@@ -104,12 +101,14 @@ impl Owed {
             Some(reached) => {
                 reached.insert(key_of(route));
             }
-            None if debt.known.is_empty() => {
-                self.users.remove(&route.uid);
-                self.changed = true;
-            }
+            None if debt.known.is_empty() => self.release(&route.uid),
             None => {}
         }
+    }
+
+    /// Nothing is owed to the user any more.
+    fn release(&mut self, uid: &Uid) {
+        self.changed |= self.users.remove(uid).is_some();
         if self.users.is_empty() {
             (self.tries, self.settle_at) = (0, None);
         }

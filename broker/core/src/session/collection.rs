@@ -188,32 +188,25 @@ impl Sessions {
         outcome
     }
 
+    /// Whether the route is that of a session here, and not of an earlier one of its connection.
+    fn is_ours(&self, route: &Route) -> bool {
+        let entry = self.sessions.get(&route.connection);
+        entry.and_then(|entry| entry.session.route()) == Some(route)
+    }
+
     fn kick(&mut self, now: Now, route: Route, out: &mut Vec<Output>) {
-        let connection = route.connection;
-        let ours = self
-            .sessions
-            .get(&connection)
-            .and_then(|entry| entry.session.route());
-        if ours == Some(&route) {
-            self.with(
-                now,
-                connection,
-                out,
-                |session, context| Err(session.kick(context)),
-            );
+        if self.is_ours(&route) {
+            self.with(now, route.connection, out, |session, context| {
+                Err(session.kick(context))
+            });
         } else {
             out.push(Output::Unregister { route });
         }
     }
 
     fn lapsed(&mut self, now: Now, route: Route, out: &mut Vec<Output>) {
-        let connection = route.connection;
-        let ours = self
-            .sessions
-            .get(&connection)
-            .and_then(|entry| entry.session.route());
-        if ours == Some(&route) {
-            self.end(now, connection, Some(CloseReason::DeliveryMissed), out);
+        if self.is_ours(&route) {
+            self.end(now, route.connection, Some(CloseReason::DeliveryMissed), out);
         } else {
             out.push(Output::Unregister { route });
         }

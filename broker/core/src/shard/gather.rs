@@ -78,7 +78,7 @@ fn has_room(effect: &Effect) -> bool {
 
 fn append(before: &mut Effect, effect: Effect) {
     let (Effect::Send { message: into, .. }, Effect::Send { message, .. }) = (before, effect) else {
-        return;
+        unreachable!("only messages have a way");
     };
     match (into, message) {
         (Peer::Presence { requests, .. }, Peer::Presence { requests: more, .. }) => requests.extend(more),

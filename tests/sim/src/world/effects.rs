@@ -42,6 +42,11 @@ impl World {
 
     fn after_read(&mut self, node: usize, shard: u16, event: Event) {
         let at = self.now + self.disk_rng.tailed(self.settings.read_latency);
+        self.arrive_at(at, node, shard, event);
+    }
+
+    /// An event reaches a shard of the present process of a node at this time.
+    pub(super) fn arrive_at(&mut self, at: Duration, node: usize, shard: u16, event: Event) {
         let life = Some(self.nodes[node].life);
         self.agenda.put(
             at,
@@ -114,20 +119,11 @@ impl World {
         self.invariants
             .wrote(node, &self.nodes[node], (instance, &writes), &mut self.oracle);
         if self.driver.stored_before_durable {
-            let life = Some(self.nodes[node].life);
             let event = Event::Stored {
                 instance,
                 through: ticket,
             };
-            self.agenda.put(
-                self.now,
-                Happening::Arrive {
-                    node,
-                    life,
-                    shard,
-                    event,
-                },
-            );
+            self.arrive_at(self.now, node, shard, event);
         }
         self.begin_sync(node, instance);
         self.ambushed_write(node, instance);

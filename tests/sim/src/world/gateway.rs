@@ -66,17 +66,7 @@ impl World {
         let id = connection_id(connection);
         let shard = shard_of(id, self.settings.shards);
         let at = self.client_latency(connection, true);
-        let life = Some(self.nodes[node].life);
-        let event = Event::ClientOpened { connection: id };
-        self.agenda.put(
-            at,
-            Happening::Arrive {
-                node,
-                life,
-                shard,
-                event,
-            },
-        );
+        self.arrive_at(at, node, shard, Event::ClientOpened { connection: id });
     }
 
     fn client_latency(&mut self, connection: usize, to_server: bool) -> Duration {
@@ -248,17 +238,7 @@ impl World {
         let shard = u16::try_from(call % usize::from(self.settings.shards)).unwrap_or(0);
         let token = Token(call as u64);
         let at = self.now + self.shard_rng.tailed(Duration::from_micros(400));
-        let life = Some(self.nodes[node].life);
-        let event = Event::Ask { token, ask };
-        self.agenda.put(
-            at,
-            Happening::Arrive {
-                node,
-                life,
-                shard,
-                event,
-            },
-        );
+        self.arrive_at(at, node, shard, Event::Ask { token, ask });
     }
 
     /// A node answers a call.

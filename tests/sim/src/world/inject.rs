@@ -148,20 +148,10 @@ impl World {
     /// The driver tells every shard of a node that its disk is nearly full, and later that there is room.
     fn lower_space(&mut self) {
         let node = self.faults.rng.index(self.nodes.len());
-        let life = Some(self.nodes[node].life);
         let until = self.now + self.faults.rng.time(MOMENT, MOMENT * 40);
         for (at, low) in [(self.now, true), (until, false)] {
             for shard in 0..self.settings.shards {
-                let event = Event::Space { low };
-                self.agenda.put(
-                    at,
-                    Happening::Arrive {
-                        node,
-                        life,
-                        shard,
-                        event,
-                    },
-                );
+                self.arrive_at(at, node, shard, Event::Space { low });
             }
         }
         self.coverage.fault("low space", 1);

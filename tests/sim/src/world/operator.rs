@@ -2,7 +2,7 @@
 //! call makes them. He moves leaderships while nothing is wrong, changes voters and quorums, asks for two things at once where only
 //! one can come true, and floods groups with proposals that may wait.
 
-use super::{Happening, State, World};
+use super::{State, World};
 use crate::invariants::sl_9;
 use penstock_core::admin::List;
 use penstock_core::effect::Event;
@@ -158,13 +158,8 @@ impl World {
             request,
         };
         let at = self.now + Duration::from_micros(200) + after;
-        let happening = Happening::Arrive {
-            node,
-            life: Some(self.nodes[node].life),
-            shard: group_shard(group, self.settings.shards),
-            event: Event::Peer { from, message },
-        };
-        self.agenda.put(at, happening);
+        let shard = group_shard(group, self.settings.shards);
+        self.arrive_at(at, node, shard, Event::Peer { from, message });
     }
 
     /// Takes an answer that is for the operator: of several changes of one version one comes true (CH-9).
