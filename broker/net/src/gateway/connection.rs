@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::clock::Clock;
 use super::connections::Outbox;
+use super::latency::Unanswered;
 use super::link::{End, Link, OUTPUT_BYTES_HIGH};
 use super::listen::Admission;
 use super::rpc::{self, RpcSession};
@@ -58,6 +59,7 @@ pub(super) struct Connection<D: Dispatch> {
     is_outbox_left: bool,
     read_bytes: usize,
     clock: Clock,
+    unanswered: Unanswered,
 }
 
 impl<D: Dispatch> Connection<D> {
@@ -89,6 +91,7 @@ impl<D: Dispatch> Connection<D> {
             is_outbox_left: false,
             read_bytes: READ_BYTES_MIN,
             clock: Clock::new(now),
+            unanswered: Unanswered::default(),
         }
     }
 
@@ -295,6 +298,7 @@ impl<D: Dispatch> Connection<D> {
 
     fn forward(&mut self, frame: penstock_core::client::ClientFrame) {
         use penstock_core::client::ClientFrame;
+        self.unanswered.came(&frame, self.clock.now);
         match &frame {
             ClientFrame::Connect(_) => {
                 self.clock.connect_came = Some(self.clock.now);
@@ -336,6 +340,9 @@ impl<D: Dispatch> Connection<D> {
 
     /// Encodes one frame. A failure CONNACK is the end.
     fn write_server_frame(&mut self, frame: ServerFrame) -> Option<End> {
+        let now = self.clock.now;
+        self.unanswered
+            .answered(&frame, now, &self.shared.metrics.sendack);
         let connack = match &frame {
             ServerFrame::Connack { reason, .. } => Some(*reason),
             _ => None,

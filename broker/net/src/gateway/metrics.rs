@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use penstock_core::client::CloseReason;
 
+use super::Latency;
+
 /// Every close reason, in the order of its counter.
 const REASONS: [CloseReason; 15] = [
     CloseReason::PeerClosed,
@@ -108,6 +110,8 @@ pub struct Metrics {
     pub bytes_out: Counter,
     /// Times that a connection stopped reading because its shard was full.
     pub mailbox_full: Counter,
+    /// From reading a SEND to writing its answer.
+    pub sendack: Latency,
     closed: [Counter; REASONS.len()],
 }
 
@@ -160,6 +164,9 @@ impl Metrics {
             head(out, name, help, "counter");
             line(out, name, "", counter.value());
         }
+        let help = "Seconds from reading a SEND to writing its answer";
+        head(out, "sendack_seconds", help, "histogram");
+        self.sendack.render(out, "penstock_gateway_sendack_seconds");
         head(out, "closed_total", "Connections closed", "counter");
         for (reason, counter) in REASONS.iter().zip(&self.closed) {
             let labels = format!("{{reason=\"{}\"}}", close_label(*reason));

@@ -18,6 +18,7 @@
 mod clock;
 mod connection;
 mod connections;
+mod latency;
 mod link;
 mod listen;
 mod metrics;
@@ -41,6 +42,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 pub use connections::{Connections, OutboundLimits};
+pub use latency::Latency;
 pub use metrics::{Counter, Gauge, Metrics, close_label};
 
 use listen::{Addresses, Carrier};

@@ -499,3 +499,25 @@ async fn more_requests_than_may_wait_are_all_answered() {
         assert_eq!(client.json().await["id"], number.to_string());
     }
 }
+
+#[tokio::test]
+async fn every_send_is_timed_until_its_answer() {
+    let edge = Edge::start().await;
+    let mut client = TcpClient::session(edge.tcp(), 6, "timed").await;
+    for client_seq in 1..=3 {
+        client.send_sealed(message(client_seq, "c")).await;
+        assert_eq!(send_ack(&mut client).await.client_seq, client_seq);
+        assert_eq!(edge.metrics.sendack.count(), u64::from(client_seq));
+    }
+    client.is_well().await;
+    // An outcome that nobody knows is an answer too: it is the slowest of all.
+    let mut rpc = WebSocketClient::rpc_session(edge.websocket(), "timed too").await;
+    for (id, client_msg_no) in [("s1", "m"), ("s2", "unknown")] {
+        let params =
+            json!({ "channelId": "c", "channelType": 2, "clientMsgNo": client_msg_no, "payload": {} });
+        let send = json!({ "jsonrpc": "2.0", "id": id, "method": "send", "params": params });
+        rpc.text(&send.to_string()).await;
+        assert_eq!(rpc.json().await["id"], id);
+    }
+    assert_eq!(edge.metrics.sendack.count(), 5);
+}
