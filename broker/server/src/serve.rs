@@ -122,7 +122,8 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
         gateway: gateway_metrics,
     });
     let http = http::Server::start(listener, api, http_config(&settings, dev, tcp, ws))?;
-    announce(&settings, tcp, ws, http.address())?;
+    let page = serves_demo_page(&settings, dev).then(|| format!("http://{}/", http.address()));
+    announce(&settings, tcp, ws, http.address(), page.as_deref())?;
     let housekeeping = tokio::spawn(drop_old_keys(
         Arc::downgrade(&running),
         settings.limits.dedupe_window,
@@ -179,7 +180,13 @@ fn http_config(
             .clone()
             .unwrap_or_else(|| format!("ws://{}", text(ws))),
         payload_bytes_max: settings.limits.payload_bytes_max,
+        demo_page: serves_demo_page(settings, dev),
     }
+}
+
+/// The page calls routes of back ends: a node in production serves it only when told to.
+fn serves_demo_page(settings: &Settings, dev: bool) -> bool {
+    dev || settings.http.demo_page
 }
 
 /// Waits until every group has a leader, so that the first message finds its way.
@@ -223,13 +230,18 @@ fn announce(
     tcp: Option<SocketAddr>,
     ws: Option<SocketAddr>,
     http: SocketAddr,
+    page: Option<&str>,
 ) -> anyhow::Result<()> {
+    if let Some(page) = page {
+        tracing::info!("the demo page: open {page} in a browser");
+    }
     let line = serde_json::json!({
         "ready": true,
         "node": settings.node,
         "ws": ws.map(|address| format!("ws://{address}")),
         "tcp": tcp.map(|address| address.to_string()),
         "http": format!("http://{http}"),
+        "page": page,
         "version": env!("CARGO_PKG_VERSION"),
     });
     let mut out = std::io::stdout();

@@ -1,13 +1,14 @@
 //! The HTTP API: JSON in, [`Ask`] to the core, JSON out (client contract 7).
 //!
 //! # Owns
-//! Routes, JSON shapes, the API key, body and header limits.
+//! Routes, JSON shapes, the API key, body and header limits, the demo page.
 //!
 //! # Absent
 //! Decisions. What a request may do is decided by the core; only its form is checked here.
 
 mod auth;
 mod channels;
+mod demo;
 mod json;
 mod messages;
 mod operators;
@@ -47,6 +48,8 @@ pub struct Config {
     pub ws_addr: String,
     /// Largest payload of a message, bytes.
     pub payload_bytes_max: usize,
+    /// Whether the demo page is served.
+    pub demo_page: bool,
 }
 
 /// Shared by all requests.
@@ -54,6 +57,7 @@ pub struct Config {
 struct State {
     node: Arc<dyn Node>,
     config: Arc<Config>,
+    page: Arc<demo::Page>,
 }
 
 /// A running API.
@@ -73,6 +77,7 @@ impl Server {
         let address = listener.local_addr()?;
         let app = router(State {
             node,
+            page: Arc::new(demo::Page::new(&config.ws_addr)),
             config: Arc::new(config),
         });
         let (stop, mut stopped) = watch::channel(false);
@@ -140,6 +145,14 @@ fn router(state: State) -> Router {
             state.clone(),
             auth::require_key,
         ));
+    // The page itself is no secret; what it calls needs the key.
+    let page = if state.config.demo_page {
+        Router::new()
+            .route("/", get(demo::page))
+            .route("/demo/{file}", get(demo::file))
+    } else {
+        Router::new()
+    };
     // Where to connect is told to apps before they have a key; health is for probes.
     Router::new()
         .route("/route", get(operators::route))
@@ -147,6 +160,7 @@ fn router(state: State) -> Router {
         .route("/healthz", get(operators::healthz))
         .route("/readyz", get(operators::readyz))
         .merge(product)
+        .merge(page)
         .layer(DefaultBodyLimit::max(state.config.body_bytes_max))
         .with_state(state)
 }

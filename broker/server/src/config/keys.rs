@@ -105,6 +105,11 @@ pub const KEYS: &[KeyInfo] = &[
         "WebSocket address told to clients by /route; empty = the listener's.",
     ),
     key(
+        "http.demo_page",
+        "false",
+        "Serve the demo page at / . --dev serves it always. Its user types in the API key: keep it off in public.",
+    ),
+    key(
         "auth.api_key_sha256",
         "\"\"",
         "SHA-256, in hex, of the API key for HTTP. Needed unless --dev. Make both with `penstock key`.",

@@ -81,6 +81,8 @@ pub struct Http {
     pub external_tcp_addr: Option<String>,
     /// Told to clients.
     pub external_ws_addr: Option<String>,
+    /// Serve the demo page outside of development mode too.
+    pub demo_page: bool,
 }
 
 impl Settings {
@@ -104,6 +106,7 @@ impl Settings {
                 body_bytes_max: values.integer("http.body_bytes_max", 1_024..=64 << 20)? as usize,
                 external_tcp_addr: values.optional("http.external_tcp_addr")?,
                 external_ws_addr: values.optional("http.external_ws_addr")?,
+                demo_page: values.boolean("http.demo_page")?,
             },
             api_key_sha256: values.digest("auth.api_key_sha256")?,
             person_allowlist_required: values.boolean("message.person_allowlist_required")?,
