@@ -13,6 +13,22 @@ pub struct Response {
     pub status: u16,
     /// The body, or null when it is not JSON.
     pub body: Value,
+    /// The body as it came.
+    pub text: String,
+    /// The lines before the body.
+    pub head: String,
+}
+
+impl Response {
+    /// The value of a header; empty when it is absent.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        self.head
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value)
+    }
 }
 
 /// POSTs JSON to a path.
@@ -54,6 +70,18 @@ pub fn get(address: &str, path: &str) -> Result<Response> {
     request(address, &format!("GET {path} HTTP/1.1\r\n"), "")
 }
 
+/// GETs a path unless its content still has this tag.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn get_unless(address: &str, path: &str, tag: &str) -> Result<Response> {
+    request(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nIf-None-Match: {tag}\r\n"),
+        "",
+    )
+}
+
 fn request(address: &str, head: &str, body: &str) -> Result<Response> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -71,5 +99,7 @@ fn request(address: &str, head: &str, body: &str) -> Result<Response> {
     Ok(Response {
         status,
         body: serde_json::from_str(body).unwrap_or(Value::Null),
+        text: body.to_owned(),
+        head: head.to_owned(),
     })
 }

@@ -1,14 +1,16 @@
-//! What the end-to-end tests stand on: a node as a process, clients as processes, and HTTP by hand.
+//! What the end-to-end tests stand on: a node as a process, clients and a browser as processes, and HTTP by hand.
 //!
 //! Nothing here links the broker: the tests see what a user sees. `cargo xtask test` builds the binary and installs the
 //! JavaScript packages before it runs them.
 
+mod browser;
 mod client;
 mod http;
 mod node;
 
+pub use browser::Browser;
 pub use client::Client;
-pub use http::{Response, get, post, post_with_key};
+pub use http::{Response, get, get_unless, post, post_with_key};
 pub use node::{Node, binary};
 
 use std::time::Duration;

@@ -18,25 +18,29 @@ pub struct Node {
     child: Child,
     data: TempDir,
     arguments: Vec<String>,
+    dev: bool,
     ready: Value,
 }
 
 impl Node {
-    /// Starts a node that demands tokens and an API key, with this SHA-256 of the key.
+    /// Starts a node that demands tokens and an API key, with this SHA-256 of the key. Further arguments go to
+    /// `penstock serve`.
     ///
     /// # Errors
     /// When the binary is missing or the node does not become ready.
-    pub fn start_guarded(api_key_sha256: &str) -> Result<Self> {
+    pub fn start_guarded(api_key_sha256: &str, further: &[&str]) -> Result<Self> {
         let data = tempfile::tempdir().context("a data directory")?;
-        let arguments = vec![
+        let mut arguments = vec![
             "--set".to_owned(),
             format!("auth.api_key_sha256={api_key_sha256:?}"),
         ];
+        arguments.extend(further.iter().map(|&argument| argument.to_owned()));
         let (child, ready) = launch(data.path(), &arguments, false)?;
         Ok(Self {
             child,
             data,
             arguments,
+            dev: false,
             ready,
         })
     }
@@ -78,7 +82,7 @@ impl Node {
     /// When it does not become ready again.
     pub fn restart(&mut self) -> Result<()> {
         self.child.wait().context("the node cannot be waited for")?;
-        (self.child, self.ready) = launch(self.data.path(), &self.arguments, true)?;
+        (self.child, self.ready) = launch(self.data.path(), &self.arguments, self.dev)?;
         Ok(())
     }
 
@@ -94,6 +98,7 @@ impl Node {
             child,
             data,
             arguments,
+            dev: true,
             ready,
         })
     }
@@ -109,6 +114,15 @@ impl Node {
             .as_str()
             .unwrap_or_default()
             .trim_start_matches("http://")
+    }
+
+    /// The arguments with which it keeps its ports over a restart.
+    pub fn same_ports(&self) -> Vec<String> {
+        let websocket = self.websocket().trim_start_matches("ws://");
+        [("gateway.ws_listen", websocket), ("http.listen", self.http())]
+            .into_iter()
+            .flat_map(|(key, address)| ["--set".to_owned(), format!("{key}={address:?}")])
+            .collect()
     }
 
     /// Kills it without warning and starts it again on the same data; it gets new ports.

@@ -47,13 +47,20 @@ const TO_BUILD: &[Need] = &[
     },
 ];
 
-/// What the end-to-end tests take besides: the JavaScript SDK's runtime, and texts in two scripts to send.
+/// What the end-to-end tests take besides: the JavaScript SDK's runtime, a browser for the demo page, and texts in two
+/// scripts to send.
 const TO_TEST: &[Need] = &[
     Need {
         what: "Node.js 18 or newer with npm",
         present: has_node,
         apt: &["nodejs", "npm"],
         brew: &["node"],
+    },
+    Need {
+        what: "Chromium",
+        present: has_chromium,
+        apt: &["chromium|chromium-browser"],
+        brew: &["chromium"],
     },
     Need {
         what: "English fortune texts",
@@ -218,6 +225,18 @@ fn node_major(version: &str) -> Option<u32> {
     version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
+/// The names by which `tests/e2e/browser.mjs` looks for it.
+const BROWSERS: &[&str] = &[
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+
+fn has_chromium() -> bool {
+    BROWSERS.iter().copied().any(exists)
+}
+
 const FORTUNES: &[&str] = &[
     "/usr/share/games/fortunes",
     "/opt/homebrew/share/games/fortunes",
@@ -287,6 +306,14 @@ mod tests {
         ] {
             assert!(!is_libclang(name), "{name}");
         }
+    }
+
+    #[test]
+    fn the_tests_look_for_the_browser_by_the_names_that_are_checked() {
+        let driver =
+            fs::read_to_string(root().join("tests/e2e/browser.mjs")).expect("the driver of the browser");
+        let names: Vec<String> = BROWSERS.iter().map(|name| format!("{name:?}")).collect();
+        assert!(driver.contains(&format!("[{}]", names.join(", "))));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use std::process::Command;
 
 /// `printf %s correct-horse | sha256sum`
-const KEY: &str = "correct-horse";
-const KEY_SHA256: &str = "9dca666eb54730714630d1519264a7bf1eeaad00b8f2edc90d3ecbfad928d163";
+pub(crate) const KEY: &str = "correct-horse";
+pub(crate) const KEY_SHA256: &str = "9dca666eb54730714630d1519264a7bf1eeaad00b8f2edc90d3ecbfad928d163";
 
 fn post(node: &Node, path: &str, body: &Value) -> Result<Response> {
     post_with_key(node.http(), path, body, KEY)
@@ -22,7 +22,7 @@ fn set_token(node: &Node, uid: &str, token: &str, level: u8) -> Result<()> {
 
 #[test]
 fn the_stored_token_opens_and_every_other_is_refused() -> Result<()> {
-    let node = Node::start_guarded(KEY_SHA256)?;
+    let node = Node::start_guarded(KEY_SHA256, &[])?;
     set_token(&node, "alice", "right", 0)?;
     let mut alice = Client::sdk(node.websocket(), "alice", "right")?;
     alice.send("bob", PERSON, "hello", "")?;
@@ -41,7 +41,7 @@ fn the_stored_token_opens_and_every_other_is_refused() -> Result<()> {
 
 #[test]
 fn the_api_key_opens_http_and_health_needs_none() -> Result<()> {
-    let node = Node::start_guarded(KEY_SHA256)?;
+    let node = Node::start_guarded(KEY_SHA256, &[])?;
     let message = json!({ "from_uid": "a", "channel_id": "b", "channel_type": PERSON, "payload": HELLO });
     for key in ["", "wrong", "correct-horse "] {
         let path = "/message/send";
@@ -58,7 +58,7 @@ fn the_api_key_opens_http_and_health_needs_none() -> Result<()> {
 
 #[test]
 fn a_master_device_ends_the_other_session_and_it_is_told_so() -> Result<()> {
-    let node = Node::start_guarded(KEY_SHA256)?;
+    let node = Node::start_guarded(KEY_SHA256, &[])?;
     set_token(&node, "alice", "right", 1)?;
     let mut first = Client::sdk(node.websocket(), "alice", "right")?;
     let _second = Client::sdk(node.websocket(), "alice", "right")?;

@@ -3,6 +3,7 @@
 mod conversations;
 mod durability;
 mod guarded;
+mod page;
 mod version_six;
 
 use anyhow::Result;
