@@ -60,7 +60,7 @@ penstock: a message broker for chat, notifications, live rooms and events
 
   penstock serve [--config FILE] [--dev] [--data-dir DIR] [--set section.key=value …]
       Runs a node. When it is ready it prints one JSON line on standard output; logs go to standard error.
-      --dev accepts any token, needs no API key and listens on loopback addresses only.
+      --dev accepts any token, needs no API key, serves the demo page and listens on loopback addresses only.
   penstock config check [--config FILE] [--set section.key=value …]
   penstock config default
       Prints every key with its default and meaning.

@@ -1,7 +1,7 @@
 //! The demo page in a browser: what its user does and sees, in tabs of two users.
 
 use crate::guarded::{KEY, KEY_SHA256};
-use crate::{GROUP, make_group};
+use crate::{GROUP, HELLO, make_group, send};
 use anyhow::{Context, Result};
 use penstock_e2e::{Browser, Node, Response, get, get_unless, post, post_with_key};
 use serde_json::{Value, json};
@@ -163,6 +163,38 @@ fn the_page_comes_back_after_a_restart_and_a_message_meanwhile_arrives_once() ->
         );
     }
     nobody_complains(&mut browser, &["alice", "bob"])
+}
+
+#[test]
+fn older_messages_come_page_by_page_above() -> Result<()> {
+    let node = Node::start(&[])?;
+    make_group(&node, &["alice", "bob"])?;
+    for number in 1..=120 {
+        assert_eq!(
+            send(&node, "bob", &format!("m{number}"), HELLO)?.body["message_seq"],
+            number
+        );
+    }
+    let mut browser = Browser::start()?;
+    enter(&mut browser, &node, "alice")?;
+    browser.click("alice", "#new-group")?;
+    browser.fill("alice", "#group-id", "room")?;
+    browser.press("alice", "#group-id", "Enter")?;
+    let seqs = "[...document.querySelectorAll('#messages .message')].map((one) => Number(one.dataset.seq))";
+    for oldest in [71, 21, 1] {
+        let first = format!("#messages .message:first-child[data-seq='{oldest}']");
+        browser.wait("alice", &first, &format!("#{oldest}"))?;
+        let wanted: Vec<u32> = (oldest..=120).collect();
+        assert_eq!(browser.evaluate("alice", seqs)?, json!(wanted));
+        if oldest > 1 {
+            browser.click("alice", "#earlier")?;
+        }
+    }
+    assert_eq!(
+        browser.evaluate("alice", "document.querySelector('#earlier').hidden")?,
+        true
+    );
+    nobody_complains(&mut browser, &["alice"])
 }
 
 #[test]
