@@ -166,6 +166,42 @@ fn the_page_comes_back_after_a_restart_and_a_message_meanwhile_arrives_once() ->
 }
 
 #[test]
+fn a_lost_acknowledgement_makes_no_second_message() -> Result<()> {
+    let mut node = Node::start(&[])?;
+    let mut browser = Browser::start()?;
+    for (uid, other) in [("alice", "bob"), ("bob", "alice")] {
+        enter(&mut browser, &node, uid)?;
+        start_chat(&mut browser, uid, other)?;
+    }
+    // The page does not see the answers to its sends.
+    let lose = "window.parse = JSON.parse; void (JSON.parse = (text) => {
+        const message = window.parse(text);
+        return message.result?.messageSeq ? {} : message;
+    })";
+    browser.evaluate("alice", lose)?;
+    say(&mut browser, "alice", "hello")?;
+    browser.wait("bob", "#messages", "hello")?;
+    browser.wait("alice", "#messages .message[data-state=sending]", "hello")?;
+    node.kill()?;
+    browser.wait("alice", "#connection[data-state=waiting]", "Connection lost")?;
+    browser.evaluate("alice", "void (JSON.parse = window.parse)")?;
+    let same_ports = node.same_ports();
+    let arguments: Vec<&str> = same_ports.iter().map(String::as_str).collect();
+    node.restart_with(&arguments)?;
+    browser.wait("alice", STORED, "stored #1")?;
+    browser.wait("bob", ONLINE, "Connected")?;
+    say(&mut browser, "bob", "hello yourself")?;
+    browser.wait("alice", "#messages", "hello yourself")?;
+    browser.wait("bob", STORED, "stored #2")?;
+    for uid in ["alice", "bob"] {
+        assert_eq!(browser.texts(uid, TEXTS)?, ["hello", "hello yourself"], "{uid}");
+    }
+    let names = names_of(&mut browser, "alice", "hello")?;
+    assert!(names.len() == 2 && names[0] == names[1], "{names:?}");
+    Ok(())
+}
+
+#[test]
 fn older_messages_come_page_by_page_above() -> Result<()> {
     let node = Node::start(&[])?;
     make_group(&node, &["alice", "bob"])?;
