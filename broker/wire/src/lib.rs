@@ -1,7 +1,8 @@
 //! Penstock's wire formats: what goes over a socket or into a stored record, as values and bytes.
 //!
 //! What it contains: the WKProto frames and their codec ([`wkproto`]), the session encryption ([`encryption`]), the
-//! JSON-RPC messages ([`jsonrpc`]), the reason codes ([`reason`]) and the spelling of channel ids ([`channel_id`]).
+//! client's side of a session ([`client`]), the JSON-RPC messages ([`jsonrpc`]), the reason codes ([`reason`]) and the
+//! spelling of channel ids ([`channel_id`]).
 //!
 //! What it lacks: sockets, clocks, randomness, and any knowledge of the broker's decisions. Every limit and every
 //! random byte is an argument, so that the same call gives the same bytes everywhere.
@@ -23,6 +24,7 @@
 )]
 
 pub mod channel_id;
+pub mod client;
 pub mod encryption;
 pub mod jsonrpc;
 pub mod reason;

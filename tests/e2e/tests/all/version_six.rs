@@ -4,8 +4,9 @@ use crate::{GROUP, make_group};
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
 use penstock_e2e::{Client, Node, PATIENCE};
-use penstock_wire::encryption::{SessionCipher, public_key_text};
-use penstock_wire::wkproto::{BODY_BYTES_MAX, Connect, Frame, RecvAck, Send, Version, decode, encode};
+use penstock_wire::client::{ClientKey, acknowledgement};
+use penstock_wire::encryption::SessionCipher;
+use penstock_wire::wkproto::{BODY_BYTES_MAX, Frame, Send, Version, decode, encode};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -45,20 +46,14 @@ impl Tcp {
     fn connect(node: &Node, uid: &str) -> Result<Tcp> {
         let mut stream = TcpStream::connect(node.tcp())?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let connect = Connect {
-            version: 6,
-            device_id: format!("tcp-{uid}"),
-            uid: uid.to_owned(),
-            token: "any".to_owned(),
-            client_key: public_key_text(SECRET),
-            ..Connect::default()
-        };
+        let key = ClientKey::new(SECRET);
+        let connect = key.connect(6, uid, "any", &format!("tcp-{uid}"));
         write(&mut stream, &Frame::Connect(connect))?;
         let mut input = BytesMut::new();
         match read(&mut stream, &mut input)? {
-            Frame::Connack(ack) if ack.reason_code == 1 => {
+            Frame::Connack(ack) => {
+                let cipher = key.admitted(&ack)?;
                 assert_eq!((ack.server_version, ack.node_id), (Some(6), 1));
-                let cipher = SessionCipher::agree(SECRET, &ack.server_key, &ack.salt)?;
                 Ok(Tcp {
                     stream,
                     input,
@@ -92,12 +87,7 @@ impl Tcp {
         match read(&mut self.stream, &mut self.input)? {
             Frame::Recv(recv) => {
                 let payload = self.cipher.open_recv(&recv)?;
-                let acknowledged = RecvAck {
-                    message_id: recv.message_id,
-                    message_seq: recv.message_seq,
-                    ..RecvAck::default()
-                };
-                write(&mut self.stream, &Frame::RecvAck(acknowledged))?;
+                write(&mut self.stream, &Frame::RecvAck(acknowledgement(&recv)))?;
                 Ok((recv.from_uid, recv.message_seq, serde_json::from_slice(&payload)?))
             }
             other => bail!("not a message: {other:?}"),
