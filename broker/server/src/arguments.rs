@@ -20,6 +20,8 @@ pub enum Command {
     ConfigDefault,
     /// Make an API key.
     Key,
+    /// Put load on a server, or measure the machine.
+    Bench(penstock_bench::options::Command),
     /// Print the version.
     Version,
     /// Print the usage.
@@ -51,6 +53,9 @@ pub enum Error {
     /// An option without its value.
     #[error("`{0}` needs a value")]
     MissingValue(String),
+    /// What is wrong with the words after `bench`.
+    #[error(transparent)]
+    Bench(#[from] penstock_bench::options::Error),
 }
 
 impl Arguments {
@@ -66,6 +71,9 @@ penstock: a message broker for chat, notifications, live rooms and events
       Prints every key with its default and meaning.
   penstock key
       Makes an API key and the hash of it for the configuration.
+  penstock bench --target URL --mode person|group|fanout|idle|login [OPTION VALUE …]
+  penstock bench floor | --help
+      Drives a WKProto server and verifies what it delivers; measures the limits of this machine; lists the options.
   penstock version | help";
 
     /// Parses the words after the program name.
@@ -79,6 +87,7 @@ penstock: a message broker for chat, notifications, live rooms and events
             Some("version" | "--version" | "-V") => Command::Version,
             Some("serve") => Command::Serve(options(words)?),
             Some("key") => Command::Key,
+            Some("bench") => Command::Bench(penstock_bench::options::Command::parse(words)?),
             Some("config") => match words.next().as_deref() {
                 Some("check") => Command::ConfigCheck(options(words)?),
                 Some("default") => Command::ConfigDefault,
@@ -135,12 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn the_words_after_bench_are_its_own() {
+        let help = Command::Bench(penstock_bench::options::Command::Help);
+        assert_eq!(parse("bench --help"), Ok(help));
+    }
+
+    #[test]
     fn unknown_words_are_named() {
         assert_eq!(parse("serv"), Err(Error::UnknownCommand("serv".to_owned())));
         assert_eq!(
             parse("serve --conf x"),
             Err(Error::UnknownOption("--conf".to_owned()))
         );
+        assert!(matches!(parse("bench --mode x"), Err(Error::Bench(_))));
         assert_eq!(
             parse("serve --config"),
             Err(Error::MissingValue("--config".to_owned()))

@@ -1,7 +1,7 @@
 //! The `penstock` binary.
 
 use anyhow::Context;
-use penstock::arguments::{Arguments, Command, ServeArguments};
+use penstock::arguments::{Arguments, Command, Error, ServeArguments};
 use penstock::config::{Settings, default_toml};
 use std::process::ExitCode;
 
@@ -9,7 +9,11 @@ fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(error) => {
-            eprintln!("penstock: {error}\n\n{}", Arguments::USAGE);
+            match error {
+                // It says itself where its options are listed.
+                Error::Bench(_) => eprintln!("penstock: {error}"),
+                _ => eprintln!("penstock: {error}\n\n{}", Arguments::USAGE),
+            }
             return ExitCode::from(2);
         }
     };
@@ -37,6 +41,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                 "API key (give it to your backend): {key}\nauth.api_key_sha256 = \"{digest}\""
             ))
         }
+        Command::Bench(command) => out(&penstock_bench::run(command)?),
         Command::Serve(arguments) => {
             let settings = settings(&arguments)?;
             penstock::serve::run(settings, arguments.dev)

@@ -10,7 +10,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("broker/store", &["penstock-core", "penstock-wire"]),
     ("broker/net", &["penstock-core", "penstock-wire"]),
     ("broker/plugin-host", &["penstock-core", "penstock-wire"]),
-    ("broker/bench", &["penstock-core", "penstock-wire"]),
+    ("broker/bench", &["penstock-wire"]),
     (
         "broker/server",
         &[
