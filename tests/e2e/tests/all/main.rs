@@ -1,5 +1,6 @@
 //! The real binary with real clients.
 
+mod bench;
 mod conversations;
 mod durability;
 mod guarded;
