@@ -22,8 +22,6 @@ use crate::verify::judge;
 const OPENING_AT_ONCE: usize = 128;
 /// Files that a process has open besides its connections, generously.
 const OTHER_FILES: usize = 64;
-/// The rate of the traffic beside a storm, in messages per second, unless said otherwise.
-const BACKGROUND_RATE: u64 = 1_000;
 /// The first send of the open loop is due this long after the traffic was announced, so that every connection has heard of it.
 const LEAD_IN: Duration = Duration::from_millis(50);
 
@@ -126,8 +124,7 @@ impl Run<'_> {
         let mut crew = self.crew(&plan, sessions);
         let mut tally = Tally::default();
         if background > 0 {
-            let rate = Some(self.options.rate.unwrap_or(BACKGROUND_RATE));
-            let start_ns = self.begin(&mut crew, rate, None);
+            let start_ns = self.begin(&mut crew, self.options.rate, None);
             tally = crew
                 .measure(start_ns, self.options.warm_up, self.options.duration)
                 .await;

@@ -43,9 +43,10 @@ pub(crate) fn page(report: &Report, floor: Option<&Floor>) -> String {
 
 fn head(report: &Report) -> String {
     let machine = &report.machine;
-    let pace = match report.rate {
-        Some(rate) => format!("{rate} messages/s, open loop"),
-        None => "closed loop".to_owned(),
+    let pace = match (report.rate, report.window) {
+        (Some(rate), _) => format!("{} bytes, {rate} messages/s, open loop", report.payload),
+        (None, Some(window)) => format!("{} bytes, closed loop of {window} each", report.payload),
+        (None, None) => "no messages".to_owned(),
     };
     let load = machine.load_average.map_or(String::new(), |load| {
         format!(", load average {load:.2} at the start")
@@ -55,11 +56,10 @@ fn head(report: &Report) -> String {
         None => "<p>Clean: nothing missing, duplicated or out of order.</p>".to_owned(),
     };
     format!(
-        "<h1>{} at {}</h1><p class=\"soft\">{} connections, {} bytes, {pace}, {:.1} s measured. {} processors ({}){load}.</p>{verdict}",
+        "<h1>{} at {}</h1><p class=\"soft\">{} connections, {pace}, {:.1} s measured. {} processors ({}){load}.</p>{verdict}",
         report.mode,
         escaped(&report.target),
         report.connections,
-        report.payload,
         report.duration_s,
         machine.cpus,
         escaped(machine.model.as_deref().unwrap_or("unknown")),

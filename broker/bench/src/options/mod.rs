@@ -197,6 +197,9 @@ const OPTIONS: &[(&str, &[Mode])] = &[
     ("--threads", ANY),
 ];
 
+/// The rate of the traffic beside a storm, in messages per second, unless said otherwise.
+const BACKGROUND_RATE: u64 = 1_000;
+
 const FLOOR_OPTIONS: &[&str] = &["--json", "--directory"];
 
 /// How to use `penstock bench`.
@@ -263,18 +266,21 @@ fn drive(mut given: Given) -> Result<Options, Error> {
     } else {
         200
     };
+    let background = given.number("--background", 0, 0..=100_000)?;
+    let rate = given.optional("--rate", 1..=10_000_000)?;
+    let beside_a_storm = (background > 0).then_some(BACKGROUND_RATE);
     let options = Options {
         connections: given.number("--connections", connections, 1..=1_000_000)?,
         payload: given.number("--payload", 100, STAMP_BYTES..=1_000_000)?,
         duration: given.time("--duration", 15_000)?,
         warm_up: given.time("--warm-up", 3_000)?,
         drain: given.time("--drain", 10_000)?,
-        rate: given.optional("--rate", 1..=10_000_000)?,
+        rate: rate.or(beside_a_storm),
         window: given.number("--window", 8, 1..=100_000)?,
         connect_rate: given.number("--connect-rate", 1_000, 1..=1_000_000)?,
         groups,
         members,
-        background: given.number("--background", 0, 0..=100_000)?,
+        background,
         api: given.take("--api"),
         api_key: given.take("--api-key"),
         users: match (given.take("--tokens"), given.take("--token")) {

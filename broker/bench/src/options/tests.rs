@@ -29,6 +29,14 @@ fn what_is_not_said_has_a_default() {
 }
 
 #[test]
+fn traffic_beside_a_storm_has_a_rate() {
+    let storm = "--target tcp://h:1 --mode login";
+    assert_eq!(driven(storm).rate, None);
+    assert_eq!(driven(&format!("{storm} --background 4")).rate, Some(1_000));
+    assert_eq!(driven(&format!("{storm} --background 4 --rate 7")).rate, Some(7));
+}
+
+#[test]
 fn values_are_taken_in_both_forms() {
     let options = driven(
         "--target=ws://h:1/path --mode group --groups 3 --members=4 --api http://h:2 --api-key k --duration 500ms --rate 7",
