@@ -141,7 +141,7 @@ fn a_storm_of_logins_beside_traffic_is_reported() -> Result<()> {
 #[test]
 fn a_server_that_admits_nobody_fails_the_run_with_its_reason() -> Result<()> {
     // It demands tokens, and nobody has one.
-    let node = Node::start_guarded(&"0".repeat(64))?;
+    let node = Node::start_guarded(&"0".repeat(64), &[])?;
     let target = format!("wkproto://{}", node.tcp());
     let load = ["--mode", "idle", "--connections", "3", "--duration", "1s"];
     let (output, report) = bench(&target, &load)?;
