@@ -120,6 +120,18 @@ pub fn membership_missing(nodes: &[Node], oracle: &Oracle) -> Option<String> {
     None
 }
 
+/// Everybody is online with one session: that many routes, and no others, are kept by the leaders of the groups (PR-2).
+#[must_use]
+pub fn routes_astray(nodes: &[Node], sessions: usize) -> Option<String> {
+    let hosts = nodes.iter().flat_map(|node| &node.hosts);
+    let groups = hosts.flat_map(|host| host.shard.view().groups);
+    let kept: usize = groups
+        .filter(|group| group.status.is_leader)
+        .map(|group| group.routes)
+        .sum();
+    (kept != sessions).then(|| format!("{kept} routes are kept for {sessions} sessions"))
+}
+
 /// Shows the oracle every record of every log, as a reader that sees everything.
 pub fn read_all(nodes: &[Node], invariants: &Invariants, oracle: &mut Oracle) {
     for index in 0..oracle.channels.len() {

@@ -26,6 +26,8 @@ pub enum Class {
     Log,
     /// Between replicas of a group.
     Group,
+    /// A request to another node, or its reply.
+    Call,
     /// Anything else.
     Other,
 }
@@ -62,6 +64,8 @@ pub struct Network {
     calm: Conditions,
     cut: Vec<bool>,
     clogged_until: Vec<Duration>,
+    /// By link: until when no request and no reply passes.
+    calls_muted_until: Vec<Duration>,
     /// By node: until when nothing comes to it or from it.
     muted_until: Vec<Duration>,
     /// By node: until when that is so for the messages of channel logs.
@@ -92,6 +96,7 @@ impl Network {
             calm,
             cut: vec![false; nodes * nodes],
             clogged_until: vec![Duration::ZERO; nodes * nodes],
+            calls_muted_until: vec![Duration::ZERO; nodes * nodes],
             muted_until: vec![Duration::ZERO; nodes],
             logs_muted_until: vec![Duration::ZERO; nodes],
             rng: Rng::new(seed, Stream::Network),
@@ -111,7 +116,8 @@ impl Network {
         let muted = |until: &[Duration]| until[from].max(until[to]) > now;
         let cut = self.cut[link]
             || muted(&self.muted_until)
-            || (class == Class::Log && muted(&self.logs_muted_until));
+            || (class == Class::Log && muted(&self.logs_muted_until))
+            || (class == Class::Call && self.calls_muted_until[link] > now);
         if cut || self.rng.permille(self.conditions.loss_permille) {
             self.lost += 1;
             return [None, None];
@@ -122,7 +128,7 @@ impl Network {
             self.duplicated += 1;
             start + self.transit() + self.transit()
         });
-        let late = class != Class::Other && self.conditions.late_permille > 0;
+        let late = matches!(class, Class::Log | Class::Group) && self.conditions.late_permille > 0;
         if late && second.is_none() && self.rng.permille(self.conditions.late_permille) {
             self.duplicated += 1;
             let later = self.rng.time(Duration::from_millis(20), Duration::from_secs(2));
@@ -134,6 +140,13 @@ impl Network {
     /// Nothing comes to this node or from it until then.
     pub fn mute(&mut self, node: usize, until: Duration) {
         self.muted_until[node] = until;
+    }
+
+    /// No request and no reply passes between these two until then.
+    pub fn mute_calls(&mut self, one: usize, other: usize, until: Duration) {
+        for link in [self.link(one, other), self.link(other, one)] {
+            self.calls_muted_until[link] = until;
+        }
     }
 
     /// No message of a channel log comes to this node or from it until then.
@@ -192,6 +205,7 @@ impl Network {
     pub fn heal(&mut self) {
         self.mend();
         self.clogged_until.fill(Duration::ZERO);
+        self.calls_muted_until.fill(Duration::ZERO);
         self.muted_until.fill(Duration::ZERO);
         self.logs_muted_until.fill(Duration::ZERO);
         self.conditions = self.calm;
@@ -265,6 +279,10 @@ mod tests {
         network.mute(1, second);
         assert_eq!(network.arrivals(Duration::ZERO, 1, 2, Class::Other), [None, None]);
         assert!(network.arrivals(second, 1, 2, Class::Other)[0].is_some());
+        network.mute_calls(0, 2, second * 2);
+        assert_eq!(network.arrivals(second, 2, 0, Class::Call), [None, None]);
+        assert!(network.arrivals(second, 2, 0, Class::Other)[0].is_some());
+        assert!(network.arrivals(second, 1, 0, Class::Call)[0].is_some());
         network.conditions.late_permille = 1_000;
         let [first, late] = network.arrivals(second, 0, 1, Class::Log);
         assert!(late > first);

@@ -23,6 +23,8 @@ pub enum Stream {
     Losses = 8,
     /// Aimed faults and what belongs to them.
     Aimed = 9,
+    /// Blows that wait from the beginning.
+    First = 11,
 }
 
 /// A small generator (splitmix64): fast, and good enough to choose faults.

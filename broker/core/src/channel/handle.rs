@@ -383,6 +383,11 @@ impl Replica {
             }
             self.need_meta(turn);
         } else {
+            if why == Refusal::OtherDisk {
+                // A voter whose disk is new counts for nothing until the slot group has registered it (M-4), and it does so when
+                // it is asked: nobody else asks while the routes to this leader hold.
+                self.need_meta(turn);
+            }
             self.drop_source(from, turn);
         }
     }

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Fruitless answers in a row before a follower is asked more slowly.
 const STUCK_MAX: u32 = 4;
 
+/// A follower that was silent this many times, or a multiple of it, makes the leader ask whether it is still to be one.
+const MISSED_AFTER: u32 = 8;
+
 /// How a follower is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -365,6 +368,7 @@ impl Replica {
             return;
         };
         let mut silent = Vec::new();
+        let mut is_missed = false;
         for (node, peer) in &mut leading.peers {
             if peer.deadline.is_some_and(|at| at <= now) {
                 peer.deadline = None;
@@ -373,6 +377,7 @@ impl Replica {
                     continue;
                 }
                 peer.failures += 1;
+                is_missed |= peer.failures.is_multiple_of(MISSED_AFTER);
                 peer.clear_flight();
                 peer.mode = Mode::Probe;
                 // One that has not accepted the epoch is asked at the end, where most followers stand.
@@ -385,6 +390,10 @@ impl Replica {
         }
         for node in silent {
             self.pump(node, turn);
+        }
+        if is_missed {
+            // Whether it is lost and another node has to learn the channel, the slot group decides when it is asked.
+            self.need_meta(turn);
         }
     }
 

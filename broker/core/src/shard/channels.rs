@@ -217,7 +217,6 @@ impl Shard {
     }
 
     fn machines(&mut self, channel: &ChannelKey, activation: u64, meta: ChannelMeta) -> Active {
-        let limits = &self.config.limits;
         let setup = channel::Setup {
             node: self.config.node,
             boots: self.config.boots,
@@ -232,7 +231,7 @@ impl Shard {
             replica: channel::Replica::new(setup),
             authority: self.new_authority(first),
             delivery: delivery::Channel::new(channel, self.delivery_settings()),
-            cursors: cursors::Cursors::new(channel.clone(), limits, first),
+            cursors: self.new_cursors(channel, first),
             leading: None,
             committed: Seq(0),
             log_start: Seq(0),

@@ -62,6 +62,7 @@ pub use view::{ChannelView, Counters, GroupView, View};
 
 use crate::append::ids;
 use crate::effect::{Effect, Event};
+use crate::hooks::cursors;
 use crate::hooks::pipeline::{Kind, Pipeline, Policy, Registry, Stage};
 use crate::limits::Limits;
 use crate::rows::{Miss, Rows};
@@ -260,6 +261,17 @@ impl Shard {
         #[cfg(feature = "mutants")]
         authority.plant(self.config.faults.append);
         authority
+    }
+
+    fn new_cursors(&self, channel: &ChannelKey, first_token: Token) -> cursors::Cursors {
+        #[cfg_attr(
+            not(feature = "mutants"),
+            expect(unused_mut, reason = "only planted faults change it")
+        )]
+        let mut cursors = cursors::Cursors::new(channel.clone(), &self.config.limits, first_token);
+        #[cfg(feature = "mutants")]
+        cursors.plant(self.config.faults.hooks);
+        cursors
     }
 
     fn delivery_settings(&self) -> delivery::Settings {

@@ -280,8 +280,9 @@ impl Clients {
                 self.write_due(now, user, connection, oracle, wishes);
             }
             72..78 => {
-                // The acknowledgement was lost, for all that the user knows.
-                if let Some(operation) = self.users[user].answered.take() {
+                // The acknowledgement was lost, for all that the user knows; what is old is not asked for again.
+                let fresh = |operation: &usize| oracle.operations[*operation].invoked + self.patience > now;
+                if let Some(operation) = self.users[user].answered.take().filter(fresh) {
                     self.put_out(user, operation);
                     self.write_due(now, user, connection, oracle, wishes);
                 }

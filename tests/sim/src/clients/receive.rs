@@ -60,6 +60,14 @@ impl Clients {
             ServerFrame::Recv {
                 message, duplicate, ..
             } => self.offered(now, (user, connection), (&message, duplicate), oracle, wishes),
+            ServerFrame::Disconnect { reason, .. } if reason == Reason::KICKED => {
+                // Every user has one device and one connection at a time: this is the newest session there is.
+                let uid = self.users[user].uid.clone();
+                let detail = format!(
+                    "{uid} is kicked from connection {connection}, though it signed in nowhere since"
+                );
+                oracle.violate("PR-3", detail);
+            }
             ServerFrame::Pong | ServerFrame::SubAck { .. } | ServerFrame::Disconnect { .. } => {}
         }
     }

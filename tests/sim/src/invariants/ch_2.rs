@@ -16,7 +16,19 @@ pub(super) fn check(
 ) {
     let meta = leading.replica.meta();
     let seq = seq.0;
-    let wanted = single(leading.disk.read(&one_record(meta.incarnation, seq)), seq).map(|record| record.crc);
+    let request = one_record(meta.incarnation, seq);
+    let stored = |page| single(page, seq).map(|record| record.crc);
+    let mut wanted = stored(leading.disk.read(&request));
+    if damaged.contains(&leading.node) {
+        // Its own copy may be the one that cannot be read: then the others are compared with each other.
+        wanted = wanted.or_else(|| {
+            let mut sound = nodes
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| !damaged.contains(index));
+            sound.find_map(|(_, node)| stored(node.disk.durable_read(&request)))
+        });
+    }
     let holds = |voter: &Replica| {
         let index = usize::from(voter.node.0) - 1;
         let Some(node) = nodes.get(index) else {
@@ -34,10 +46,7 @@ pub(super) fn check(
         }
         state.accepted == leading.epoch
             && held.end.0 > seq
-            && (seq < state.log_start.0 || {
-                let found = single(node.disk.durable_read(&one_record(meta.incarnation, seq)), seq);
-                found.map(|record| record.crc) == wanted
-            })
+            && (seq < state.log_start.0 || stored(node.disk.durable_read(&request)) == wanted)
     };
     let mut sets: Vec<&VoterSet> = vec![&meta.voters];
     sets.extend(meta.previous.as_ref());

@@ -87,6 +87,8 @@ pub struct Invariants {
 pub struct Seen {
     /// An epoch is led for the first time.
     pub opened: bool,
+    /// So is the first one of a channel.
+    pub born: bool,
     /// Metadata with other voters or learners are acted on.
     pub voters: bool,
 }
@@ -150,6 +152,7 @@ impl Invariants {
                     coverage.meet(Met::Failovers);
                 }
                 seen.opened = true;
+                seen.born |= log.leaders.is_empty();
                 log.leaders.insert(epoch, (node, owner.life));
                 ch_1::complete(log, &leading, oracle);
                 ch_5::promised(log, &leading, &self.damaged, oracle);

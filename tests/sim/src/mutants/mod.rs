@@ -365,11 +365,13 @@ pub static ALL: &[Mutant] = &[
         }),
         "Neither delivery nor the replica that it reads from stops at the high watermark (CH-3).",
     ),
-];
-
-/// Planted bugs that no run has caught yet on a seed that is sound without them: holes in the oracle, or in what the seeds meet.
-/// They can be run by name; the gate does not ask for them.
-pub static UNPROVEN: &[Mutant] = &[
+    mutant(
+        "revived-after-unregister",
+        3,
+        200,
+        Presence(presence::Fault::PresenceRevivedAfterUnregister),
+        "A session that is over comes back when its announcement comes late (PR-2).",
+    ),
     mutant(
         "cursor-ahead-of-effect",
         3,

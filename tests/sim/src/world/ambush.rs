@@ -3,11 +3,14 @@
 
 use super::inject::Loss;
 use super::{Happening, World};
-use crate::rng::Rng;
+use crate::rng::{Rng, Stream};
 use penstock_core::channel::Body;
+use penstock_core::effect::Event;
+use penstock_core::presence;
 use penstock_core::rows::Instance;
-use penstock_core::shard::Peer;
-use penstock_core::slot::{self, claims};
+use penstock_core::shard::{Peer, Request};
+use penstock_core::slot::{self, Lane, claims};
+use penstock_core::types::Route;
 use std::time::Duration;
 
 /// Blows that may wait at once.
@@ -34,6 +37,12 @@ pub(super) enum Occasion {
     Opened,
     /// Metadata with other voters are acted on.
     Voters,
+    /// The first epoch of a channel is led.
+    Born,
+    /// The effect of a committed record leaves for the group that has to keep it.
+    Effect,
+    /// A session is registered at the authority of its user.
+    Registered,
 }
 
 const OCCASIONS: &[Occasion] = &[
@@ -65,6 +74,19 @@ pub enum Blow {
     Mute(Duration),
     /// No message of a channel log does.
     MuteLogs(Duration),
+    /// What just leaves arrives once more, after the session that it speaks of has ended.
+    Again,
+    /// No request and no reply passes between the two for a while, though they hear each other.
+    MuteCalls(Duration),
+}
+
+/// A registration that arrives once more when its session is over.
+#[derive(Debug)]
+pub(super) struct Kept {
+    route: Route,
+    node: usize,
+    shard: u16,
+    event: Event,
 }
 
 /// A blow that waits.
@@ -109,6 +131,30 @@ impl Ambush {
     }
 }
 
+/// The blows that wait from the beginning of a run, for what happens but once to a channel: its first epoch, of which the
+/// followers may learn late, and the effect of its first record. A stream of their own: what is drawn here moves nothing else.
+pub(super) fn first(seed: u64) -> Vec<Ambush> {
+    let rng = &mut Rng::new(seed, Stream::First);
+    let mut ambushes = Vec::new();
+    for occasion in [Occasion::Born, Occasion::Effect, Occasion::Registered] {
+        let (passes, waits) = (rng.below(6), rng.permille(200));
+        let time = rng.time(Duration::from_millis(700), Duration::from_secs(9));
+        let blow = match occasion {
+            Occasion::Born => Blow::MuteLogs(time),
+            Occasion::Registered => Blow::Again,
+            _ => Blow::MuteCalls(time),
+        };
+        if waits {
+            ambushes.push(Ambush {
+                occasion,
+                passes,
+                blow,
+            });
+        }
+    }
+    ambushes
+}
+
 impl World {
     /// One more blow waits for its moment.
     pub(super) fn lay_ambush(&mut self) {
@@ -128,7 +174,7 @@ impl World {
 
     /// A message leaves for another node.
     pub(super) fn ambushed_message(&mut self, from: usize, to: usize, message: &Peer) {
-        if self.ambushes.is_empty() {
+        if self.ambushes.is_empty() && self.kept.is_none() {
             return;
         }
         match message {
@@ -144,6 +190,15 @@ impl World {
                     self.ambushed(occasion, from, to);
                 }
             }
+            Peer::Request {
+                request:
+                    Request::Propose {
+                        lane: Lane::Background,
+                        ..
+                    },
+                ..
+            } => self.ambushed(Occasion::Effect, from, to),
+            Peer::Presence { .. } => self.ambushed_presence(from, to, message),
             Peer::Group {
                 message: slot::Message::Chunk { .. },
                 ..
@@ -157,10 +212,54 @@ impl World {
         }
     }
 
-    /// Something happens that a blow may wait for; it falls when the step is over.
+    /// Something happens that a blow may wait for; it falls when the step is over. Calls are muted at once: what is just being
+    /// sent is lost too.
     pub(super) fn ambushed(&mut self, occasion: Occasion, node: usize, other: usize) {
-        if let Some(blow) = self.sprung(occasion) {
-            self.agenda.put(self.now, Happening::Blow { blow, node, other });
+        match self.sprung(occasion) {
+            Some(blow @ Blow::MuteCalls(_)) => self.strike(blow, node, other),
+            Some(blow) => self.agenda.put(self.now, Happening::Blow { blow, node, other }),
+            None => {}
+        }
+    }
+
+    /// A registration may be kept, and one that is kept comes again after its session was unregistered.
+    fn ambushed_presence(&mut self, from: usize, to: usize, message: &Peer) {
+        let Peer::Presence { requests, .. } = message else {
+            return;
+        };
+        for request in requests {
+            match request {
+                presence::Request::Register { route, .. } => {
+                    if self.sprung(Occasion::Registered).is_some() {
+                        self.kept = Some(Kept {
+                            route: route.clone(),
+                            node: to,
+                            shard: message.shard(self.settings.shards),
+                            event: Event::Peer {
+                                from: self.nodes[from].id,
+                                message: message.clone(),
+                            },
+                        });
+                    }
+                }
+                presence::Request::Unregister { route, .. } => {
+                    if let Some(kept) = self.kept.take_if(|kept| kept.route == *route) {
+                        let rng = &mut self.faults.rng;
+                        let later = rng.time(Duration::from_millis(5), Duration::from_secs(4));
+                        self.coverage.fault("registration after the end", 1);
+                        self.agenda.put(
+                            self.now + later,
+                            Happening::Arrive {
+                                node: kept.node,
+                                life: None,
+                                shard: kept.shard,
+                                event: kept.event,
+                            },
+                        );
+                    }
+                }
+                _ => {}
+            }
         }
     }
 
@@ -200,6 +299,12 @@ impl World {
             Blow::MuteLogs(time) => {
                 self.network.mute_logs(node, until(time));
                 self.coverage.fault("muted logs", 1);
+            }
+            // Done where it was sent.
+            Blow::Again => {}
+            Blow::MuteCalls(time) => {
+                self.network.mute_calls(node, other, until(time));
+                self.coverage.fault("muted calls", 1);
             }
         }
     }

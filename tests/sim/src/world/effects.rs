@@ -92,6 +92,7 @@ impl World {
         let class = match &message {
             Peer::Exchange { .. } => Class::Log,
             Peer::Group { .. } => Class::Group,
+            Peer::Request { .. } | Peer::Reply { .. } => Class::Call,
             _ => Class::Other,
         };
         let [first, second] = self.network.arrivals(self.now, from, target, class);

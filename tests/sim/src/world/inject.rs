@@ -243,6 +243,7 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.network.heal();
         self.ambushes.clear();
+        self.kept = None;
         for node in 0..self.nodes.len() {
             let patient = &mut self.nodes[node];
             patient.disk.set_full(false);

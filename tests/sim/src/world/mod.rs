@@ -66,6 +66,7 @@ pub struct World {
     phase: phases::Phase,
     /// Blows that wait for their moment.
     ambushes: Vec<ambush::Ambush>,
+    kept: Option<ambush::Kept>,
     operator: operator::Operator,
 }
 
@@ -111,7 +112,8 @@ impl World {
             trace: false,
             trace_from: trace,
             phase: phases::Phase::Chaos,
-            ambushes: Vec::new(),
+            ambushes: ambush::first(seed),
+            kept: None,
             operator: operator::Operator::default(),
             now: Duration::ZERO,
             agenda: Agenda::default(),
@@ -358,6 +360,9 @@ impl World {
             .invariants
             .watch(&self.nodes, (node, shard), &mut self.oracle, &mut self.coverage);
         let other = (node + 1) % self.nodes.len();
+        if seen.born {
+            self.ambushed(ambush::Occasion::Born, node, other);
+        }
         if seen.opened {
             self.ambushed(ambush::Occasion::Opened, node, other);
         }

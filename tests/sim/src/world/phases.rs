@@ -68,6 +68,7 @@ impl World {
         if self.clients.settled()
             && self.missing_offers().is_none()
             && census::membership_missing(&self.nodes, &self.oracle).is_none()
+            && census::routes_astray(&self.nodes, self.clients.users.len()).is_none()
             && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
             census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
@@ -85,6 +86,8 @@ impl World {
             return self.oracle.violate("check-6", missing);
         } else if let Some(missing) = census::membership_missing(&self.nodes, &self.oracle) {
             return self.oracle.violate("PC-2", missing);
+        } else if let Some(astray) = census::routes_astray(&self.nodes, self.clients.users.len()) {
+            return self.oracle.violate("PR-2", astray);
         } else {
             census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };

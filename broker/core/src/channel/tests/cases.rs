@@ -417,6 +417,45 @@ fn damaged_records_are_fetched_again_under_a_new_epoch() {
     assert!(!world.replica(TWO).expect("active").view().withholds);
 }
 
+fn asks_for_meta(world: &World, node: NodeId) -> bool {
+    let told = &mut world.told.iter();
+    told.any(|(from, output)| *from == node && matches!(output, Output::NeedMeta { .. }))
+}
+
+#[test]
+fn a_leader_has_a_voters_new_disk_registered() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    world.settle();
+    world.wipe(THREE);
+    world.start(THREE);
+    world.tell(THREE);
+    world.settle();
+    world.told.clear();
+    world.append(ONE, 1);
+    for _ in 0..6 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(asks_for_meta(&world, ONE), "nobody else would");
+}
+
+#[test]
+fn a_leader_asks_whether_a_silent_voter_is_lost() {
+    let mut world = world(3, 3, 2);
+    world.append(ONE, 2);
+    world.settle();
+    world.crash(THREE);
+    world.told.clear();
+    world.append(ONE, 1);
+    for _ in 0..200 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.leader(), Some(ONE));
+    assert!(asks_for_meta(&world, ONE));
+}
+
 #[test]
 fn cursors_reach_every_replica_and_survive_a_failover() {
     let mut world = world(3, 3, 2);
