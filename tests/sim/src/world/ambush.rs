@@ -229,18 +229,16 @@ impl World {
         };
         for request in requests {
             match request {
-                presence::Request::Register { route, .. } => {
-                    if self.sprung(Occasion::Registered).is_some() {
-                        self.kept = Some(Kept {
-                            route: route.clone(),
-                            node: to,
-                            shard: message.shard(self.settings.shards),
-                            event: Event::Peer {
-                                from: self.nodes[from].id,
-                                message: message.clone(),
-                            },
-                        });
-                    }
+                presence::Request::Register { route, .. } if self.sprung(Occasion::Registered).is_some() => {
+                    self.kept = Some(Kept {
+                        route: route.clone(),
+                        node: to,
+                        shard: message.shard(self.settings.shards),
+                        event: Event::Peer {
+                            from: self.nodes[from].id,
+                            message: message.clone(),
+                        },
+                    });
                 }
                 presence::Request::Unregister { route, .. } => {
                     if let Some(kept) = self.kept.take_if(|kept| kept.route == *route) {
