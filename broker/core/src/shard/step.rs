@@ -317,7 +317,10 @@ impl Shard {
     fn on_request(&mut self, turn: &mut Turn<'_>, reply_to: ReplyTo, request: Request) {
         // Inside a node nothing is repeated.
         let far = reply_to.node != self.config.node;
-        if far && matches!(request, Request::Append { .. }) && self.repeats.has_come(reply_to) {
+        if let Request::Append { leader_epoch, .. } = request
+            && far
+            && self.repeats.has_come(reply_to, leader_epoch)
+        {
             return;
         }
         if self.held.len() >= self.config.limits.held_max {

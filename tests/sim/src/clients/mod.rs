@@ -12,7 +12,7 @@ use crate::oracle::{Oracle, State, number};
 use crate::rng::{Rng, Stream};
 use crate::settings::Settings;
 use penstock_core::client::{ClientFrame, Connect, Protocol, Secret, Send, Subscribe};
-use penstock_core::types::{ChannelKind, DeviceFlag, Reason};
+use penstock_core::types::{ChannelKind, DeviceFlag, Reason, Uid};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +108,8 @@ pub struct Clients {
     rng: Rng,
     pause: Duration,
     patience: Duration,
+    /// Whose registration comes once more after its session has ended, and when.
+    pub repeated: Option<(Uid, Duration)>,
     tokens: bool,
     /// No new sends: only what is open is finished.
     pub quiet: bool,
@@ -156,6 +158,7 @@ impl Clients {
             rng,
             pause: settings.pause_between_actions,
             patience: settings.patience,
+            repeated: None,
             tokens: settings.tokens,
             quiet: false,
             resends: 0,

@@ -4,8 +4,11 @@ use super::{Clients, Link, Wish};
 use crate::oracle::Oracle;
 use penstock_core::client::{ClientFrame, ServerFrame};
 use penstock_core::message::Committed;
-use penstock_core::types::Reason;
+use penstock_core::types::{Reason, Uid};
 use std::time::Duration;
+
+/// A registration kicks an older session this soon.
+const KICKED_WITHIN: Duration = Duration::from_millis(300);
 
 impl Clients {
     /// A frame arrives at a user's connection.
@@ -61,14 +64,22 @@ impl Clients {
                 message, duplicate, ..
             } => self.offered(now, (user, connection), (&message, duplicate), oracle, wishes),
             ServerFrame::Disconnect { reason, .. } if reason == Reason::KICKED => {
-                // Every user has one device and one connection at a time: this is the newest session there is.
-                let uid = self.users[user].uid.clone();
-                let detail = format!(
-                    "{uid} is kicked from connection {connection}, though it signed in nowhere since"
-                );
-                oracle.violate("PR-3", detail);
+                self.kicked(now, user, connection, oracle);
             }
             ServerFrame::Pong | ServerFrame::SubAck { .. } | ServerFrame::Disconnect { .. } => {}
+        }
+    }
+
+    /// Another session of the user was registered later. When what came later was an old registration once more, that session
+    /// had ended long before (PR-2).
+    fn kicked(&self, now: Duration, user: usize, connection: usize, oracle: &mut Oracle) {
+        let uid = &self.users[user].uid;
+        let is_recent = |(of, at): &(Uid, Duration)| {
+            of.as_str() == uid.as_ref() && *at <= now && now < *at + KICKED_WITHIN
+        };
+        if self.repeated.as_ref().is_some_and(is_recent) {
+            let detail = format!("{uid} is kicked from connection {connection} for a session that is over");
+            oracle.violate("PR-2", detail);
         }
     }
 

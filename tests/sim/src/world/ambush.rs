@@ -243,7 +243,8 @@ impl World {
                 presence::Request::Unregister { route, .. } => {
                     if let Some(kept) = self.kept.take_if(|kept| kept.route == *route) {
                         let rng = &mut self.faults.rng;
-                        let later = rng.time(Duration::from_millis(5), Duration::from_secs(4));
+                        let later = rng.time(Duration::from_secs(1), Duration::from_secs(5));
+                        self.clients.repeated = Some((route.uid.clone(), self.now + later));
                         self.coverage.fault("registration after the end", 1);
                         self.agenda.put(
                             self.now + later,
