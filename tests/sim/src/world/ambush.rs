@@ -222,42 +222,50 @@ impl World {
         }
     }
 
-    /// A registration may be kept, and one that is kept comes again after its session was unregistered.
+    /// A registration leaves: it may be kept.
     fn ambushed_presence(&mut self, from: usize, to: usize, message: &Peer) {
         let Peer::Presence { requests, .. } = message else {
             return;
         };
         for request in requests {
-            match request {
-                presence::Request::Register { route, .. } if self.sprung(Occasion::Registered).is_some() => {
-                    self.kept = Some(Kept {
-                        route: route.clone(),
-                        node: to,
-                        shard: message.shard(self.settings.shards),
-                        event: Event::Peer {
-                            from: self.nodes[from].id,
-                            message: message.clone(),
-                        },
-                    });
-                }
-                presence::Request::Unregister { route, .. } => {
-                    if let Some(kept) = self.kept.take_if(|kept| kept.route == *route) {
-                        let rng = &mut self.faults.rng;
-                        let later = rng.time(Duration::from_secs(1), Duration::from_secs(5));
-                        self.clients.repeated = Some((route.uid.clone(), self.now + later));
-                        self.coverage.fault("registration after the end", 1);
-                        self.agenda.put(
-                            self.now + later,
-                            Happening::Arrive {
-                                node: kept.node,
-                                life: None,
-                                shard: kept.shard,
-                                event: kept.event,
-                            },
-                        );
-                    }
-                }
-                _ => {}
+            if let presence::Request::Register { route, .. } = request
+                && self.sprung(Occasion::Registered).is_some()
+            {
+                self.kept = Some(Kept {
+                    route: route.clone(),
+                    node: to,
+                    shard: message.shard(self.settings.shards),
+                    event: Event::Peer {
+                        from: self.nodes[from].id,
+                        message: message.clone(),
+                    },
+                });
+            }
+        }
+    }
+
+    /// A message arrives at `at`: when it unregisters a session whose registration was kept, that one comes once more.
+    pub(super) fn comes_again(&mut self, message: &Peer, at: Duration) {
+        let Peer::Presence { requests, .. } = message else {
+            return;
+        };
+        for request in requests {
+            if let presence::Request::Unregister { route, .. } = request
+                && let Some(kept) = self.kept.take_if(|kept| kept.route == *route)
+            {
+                let rng = &mut self.faults.rng;
+                let again = at + rng.time(Duration::from_secs(1), Duration::from_secs(5));
+                self.clients.repeated = Some((kept.route.uid, again));
+                self.coverage.fault("registration after the end", 1);
+                self.agenda.put(
+                    again,
+                    Happening::Arrive {
+                        node: kept.node,
+                        life: None,
+                        shard: kept.shard,
+                        event: kept.event,
+                    },
+                );
             }
         }
     }

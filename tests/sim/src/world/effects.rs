@@ -100,6 +100,9 @@ impl World {
             self.agenda.put(second, arrive(None, message.clone()));
         }
         if let Some(first) = first {
+            if self.kept.is_some() {
+                self.comes_again(&message, first);
+            }
             self.agenda.put(first, arrive(None, message));
         }
     }
