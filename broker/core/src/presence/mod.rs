@@ -9,6 +9,8 @@
 //! - A changed leader, term or config epoch clears a slot (PR-1); a message under another fence is refused.
 //! - A session that an authority did not know of while it answered who is online has lapsed: it is not made live again
 //!   but ends, so that its client pulls what it may have missed (PC-1).
+//! - A leadership that did not answer a node's announcement may have answered without its sessions from the time when the one
+//!   before was lost, however late the node heard of it: unless that was brief, they end when the next one is heard of.
 //! - A session lives no longer than its lease as its owner knows it: who was told that it is not there may rely on that.
 //! - The sessions of a silent node are neither online nor offline: a look-up names them as doubtful (PR-4).
 //! - An unregistered route never comes back by a late touch (PR-2).

@@ -762,6 +762,45 @@ fn sessions_that_a_leader_may_not_have_known_lapse_at_the_next_one() {
     assert_eq!(lapsed_with(&mut owner_of_two(true), &slept), ["1#1", "1#2"]);
 }
 
+/// PC-1: a leadership did not begin when this node heard of it, but any time after the one before was lost.
+#[test]
+fn a_leader_that_was_heard_of_late_may_have_left_sessions_out() {
+    let none: [&str; 0] = [];
+    let brief = [(0, None), (300, Some(3)), (100, None), (5_000, Some(4))];
+    assert_eq!(lapsed_with(&mut owner_of_two(true), &brief), none);
+    let late = [(0, None), (5_000, Some(3)), (100, None), (100, Some(4))];
+    assert_eq!(lapsed_with(&mut owner_of_two(true), &late), ["1#1", "1#2"]);
+    // It began no later for being lost sight of.
+    let again = [
+        (0, None),
+        (5_000, Some(3)),
+        (100, None),
+        (5_000, Some(3)),
+        (100, None),
+        (100, Some(4)),
+    ];
+    assert_eq!(lapsed_with(&mut owner_of_two(true), &again), ["1#1", "1#2"]);
+    // The process slept before the leadership, then through it.
+    let slept = |heard: &[(u64, Option<u64>)], since: u64, then: &[(u64, Option<u64>)]| {
+        let mut owner = owner_of_two(true);
+        assert_eq!(lapsed_with(&mut owner, heard), none);
+        let now = Now {
+            monotonic: Duration::from_secs(5),
+            ..Now::default()
+        };
+        let since = Duration::from_millis(since);
+        owner.handle(now, OwnerInput::Slept { since }, &mut Vec::new());
+        lapsed_with(&mut owner, then)
+    };
+    let awake = [(5_000, None), (0, Some(3)), (100, None), (100, Some(4))];
+    assert_eq!(slept(&[], 100, &awake), ["1#1", "1#2"]);
+    let heard = [(0, None), (0, Some(3))];
+    assert_eq!(
+        slept(&heard, 100, &[(5_000, None), (100, Some(4))]),
+        ["1#1", "1#2"]
+    );
+}
+
 /// PC-1: an authority on the node of the sessions sleeps when they do, and does not know yet of a leader in between.
 #[test]
 fn an_authority_that_slept_too_is_not_believed_at_once() {
@@ -791,6 +830,36 @@ fn an_authority_that_slept_too_is_not_believed_at_once() {
         owner.routes()
     };
     assert_eq!(lapsed_after(10), 0, "both sessions end");
+}
+
+/// PC-1: an answer that waited while the process slept says nothing of the leaders that came meanwhile.
+#[test]
+fn an_answer_from_before_the_sleep_does_not_end_it() {
+    let left_after = |asked_at: u64| {
+        let mut owner = owner_of_two(true);
+        let mut now = Now::default();
+        let mut out = Vec::new();
+        let mut tell = |millis: u64, input: OwnerInput| {
+            now.monotonic = Duration::from_millis(millis);
+            owner.handle(now, input, &mut out);
+        };
+        let since = Duration::from_secs(6);
+        tell(10_000, OwnerInput::Slept { since });
+        let notice = Notice::Touched {
+            slot: slot(),
+            fence: fence(2),
+            at: Duration::from_secs(asked_at),
+            alive: vec![ConnectionId(1), ConnectionId(2)],
+        };
+        tell(10_000, OwnerInput::Notice { notice });
+        for (millis, leader) in [(10_000, None), (10_100, Some((NodeId(8), fence(4))))] {
+            let slot = slot();
+            tell(millis, OwnerInput::Leader { slot, leader });
+        }
+        owner.routes()
+    };
+    assert_eq!(left_after(5), 0);
+    assert_eq!(left_after(10), 2);
 }
 
 /// A tiny generator of chance: the same seed, the same walk.

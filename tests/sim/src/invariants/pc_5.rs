@@ -39,6 +39,16 @@ impl Sessions {
         self.sessions.get(&connection)
     }
 
+    /// How many messages were offered to the sessions that are open.
+    #[must_use]
+    pub fn offers(&self) -> usize {
+        let channels = self
+            .sessions
+            .values()
+            .flat_map(|session| session.offered.values());
+        channels.map(BTreeSet::len).sum()
+    }
+
     /// A session is over.
     pub fn close(&mut self, connection: usize) {
         self.sessions.remove(&connection);

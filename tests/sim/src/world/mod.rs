@@ -64,6 +64,7 @@ pub struct World {
     trace: bool,
     trace_from: Option<Duration>,
     phase: phases::Phase,
+    catching_up: phases::CatchingUp,
     /// Blows that wait for their moment.
     ambushes: Vec<ambush::Ambush>,
     kept: Option<ambush::Kept>,
@@ -112,6 +113,7 @@ impl World {
             trace: false,
             trace_from: trace,
             phase: phases::Phase::Chaos,
+            catching_up: phases::CatchingUp::default(),
             ambushes: ambush::first(seed),
             kept: None,
             operator: operator::Operator::default(),

@@ -11,11 +11,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) fence: Fence,
-    /// When it was found over.
+    /// Since when it may have lasted, at the earliest; none when that is not known.
+    pub(super) began_after: Option<Duration>,
+    /// Until when it was believed: the time when it was found over, or when this process fell asleep before that.
     pub(super) lost_at: Duration,
-    /// Since when an announcement to it stayed without an answer.
-    pub(super) unanswered_since: Option<Duration>,
-    pub(super) heard_late: bool,
+    /// When it was found over.
+    pub(super) over_at: Duration,
+    /// Whether an announcement to it stayed without an answer.
+    pub(super) unanswered: bool,
 }
 
 impl Before {
@@ -23,11 +26,24 @@ impl Before {
     /// not answer, or there was another one in between that was not heard of here (PC-1). What took less time than a node
     /// needs to be taken as silent left nobody out, unless this process slept meanwhile.
     pub(super) fn left_out(self, knew: Fence, next: Fence, at: Duration, silence: Duration) -> bool {
-        let since = self.unanswered_since.filter(|_| knew != self.fence);
-        let unanswered = since.is_some_and(|since| self.heard_late || since + silence < self.lost_at);
+        let brief = self
+            .began_after
+            .is_some_and(|began| self.over_at <= began + silence);
+        // The same leader, heard of again, is told again and answers for itself.
+        let unanswered = self.unanswered && !brief && knew != self.fence && next != self.fence;
         let skipped = next.term.0 > self.fence.term.0 + 1;
         let unheard_of = skipped && (self.lost_at == at || self.lost_at + silence < at);
         unanswered || unheard_of
+    }
+
+    /// Since when the leadership of `next` may have lasted, at the earliest. It may have begun long before it was heard of,
+    /// by a node that slept or was cut off, but not before this one was lost.
+    pub(super) fn next_began_after(self, next: Fence) -> Option<Duration> {
+        if next == self.fence {
+            self.began_after
+        } else {
+            Some(self.lost_at)
+        }
     }
 }
 

@@ -121,8 +121,9 @@ struct Slot {
     believed_from: Duration,
     /// The leadership before, when there is none known now.
     before: Option<Before>,
-    /// Whether no time without a leader was seen before this one: its leadership may have begun long before it was heard of.
-    heard_late: bool,
+    /// Since when the leader may have led, at the earliest: since the one before was lost. None when no time without a leader
+    /// was seen in between.
+    began_after: Option<Duration>,
     routes: BTreeMap<ConnectionId, Known>,
     /// Sessions whose touch is not answered.
     touched: BTreeSet<ConnectionId>,
@@ -135,8 +136,6 @@ struct Slot {
 #[derive(Clone, Copy, Debug)]
 struct Announcement {
     part: u32,
-    /// When it began.
-    since: Duration,
     /// When the part was sent first.
     part_since: Duration,
     /// Where the part starts, exclusive.
@@ -149,7 +148,6 @@ impl Announcement {
     fn start(now: Now) -> Announcement {
         Announcement {
             part: 0,
-            since: now.monotonic,
             part_since: now.monotonic,
             after: None,
             through: None,
@@ -221,9 +219,12 @@ impl Owner {
                 let led = self.slots.values_mut().filter(|known| known.leader.is_some());
                 for known in led {
                     known.slept_since.get_or_insert(since);
-                    if known.leads_itself() {
-                        known.believed_from = now.after(self.limits.touch_interval);
-                    }
+                    // An answer to what was asked before may have waited here, and shows nothing of the time since then.
+                    known.believed_from = if known.leads_itself() {
+                        now.after(self.limits.touch_interval)
+                    } else {
+                        now.monotonic
+                    };
                 }
             }
             OwnerInput::Notice { notice } => self.notice(now, notice, out),
@@ -322,13 +323,13 @@ impl Owner {
         if let Some((_, fence)) = known.leader {
             known.before = Some(Before {
                 fence,
+                began_after: known.began_after.take(),
                 lost_at: known.slept_since.take().unwrap_or(now.monotonic),
-                unanswered_since: known.announcement.map(|announcement| announcement.since),
-                heard_late: known.heard_late,
+                over_at: now.monotonic,
+                unanswered: known.announcement.is_some(),
             });
-            known.heard_late = leader.is_some();
-        } else {
-            known.heard_late = known.heard_late && leader.is_none();
+        } else if let (Some((_, fence)), Some(before)) = (leader, known.before) {
+            known.began_after = before.next_began_after(fence);
         }
         known.leader = leader;
         known.announcement = leader.map(|_| Announcement::start(now));
@@ -440,7 +441,6 @@ impl Owner {
         if known.leader.is_none_or(|(_, current)| current != fence) {
             return;
         }
-        known.answered(now.monotonic);
         self.asked.remove(&token);
         let Some(route) = known.pending.remove(&token) else {
             return;
@@ -466,17 +466,16 @@ impl Owner {
         if known.leader.is_none_or(|(_, current)| current != fence) {
             return;
         }
-        known.answered(now.monotonic);
         let Some(announcement) = known.announcement.filter(|current| current.part == part) else {
             return;
         };
+        known.answered(announcement.part_since);
         for (_, known) in known.routes.range_mut(announcement.range()) {
             known.knew = fence;
             known.until = known.until.max(announcement.part_since + self.limits.route_lease);
         }
         known.announcement = announcement.through.map(|through| Announcement {
             part: part + 1,
-            since: announcement.since,
             part_since: now.monotonic,
             after: Some(through),
             through: None,
