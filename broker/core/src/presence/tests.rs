@@ -686,6 +686,26 @@ fn lapsed_with(owner: &mut Owner, leaders: &[(u64, Option<u64>)]) -> Vec<String>
     lapsed.collect()
 }
 
+/// PC-1: a leader that does not answer may have been another one since, however late it is found over.
+#[test]
+fn a_leadership_lasted_no_longer_than_it_answered() {
+    let lapsed_after = |touched: bool| {
+        let mut owner = owner_of_two(true);
+        let mut out = Vec::new();
+        let now = Now {
+            monotonic: Duration::from_secs(1),
+            ..Now::default()
+        };
+        if touched {
+            let routes = vec![slave(1, 1, "d1")];
+            owner.handle(now, OwnerInput::Touch { routes }, &mut out);
+        }
+        lapsed_with(&mut owner, &[(20_000, None), (100, Some(4))])
+    };
+    assert_eq!(lapsed_after(true), ["1#1", "1#2"]);
+    assert!(lapsed_after(false).is_empty(), "it was lost just now");
+}
+
 #[test]
 fn a_session_lives_on_while_its_touches_are_answered() {
     let mut owner = owner_of_two(true);

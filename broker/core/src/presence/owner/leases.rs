@@ -13,7 +13,8 @@ pub(super) struct Before {
     pub(super) fence: Fence,
     /// Since when it may have lasted, at the earliest; none when that is not known.
     pub(super) began_after: Option<Duration>,
-    /// Until when it was believed: the time when it was found over, or when this process fell asleep before that.
+    /// Until when it is known to have lasted: the time when it was found over, or when this process fell asleep before that, or
+    /// when the first touch was sent that it did not answer.
     pub(super) lost_at: Duration,
     /// When it was found over.
     pub(super) over_at: Duration,
@@ -32,7 +33,7 @@ impl Before {
         // The same leader, heard of again, is told again and answers for itself.
         let unanswered = self.unanswered && !brief && knew != self.fence && next != self.fence;
         let skipped = next.term.0 > self.fence.term.0 + 1;
-        let unheard_of = skipped && (self.lost_at == at || self.lost_at + silence < at);
+        let unheard_of = skipped && (self.over_at == at || self.lost_at + silence < at);
         unanswered || unheard_of
     }
 
@@ -81,6 +82,7 @@ impl Owner {
         }
         if let Some((to, fence)) = known.leader {
             let at = now.monotonic;
+            known.unanswered_since.get_or_insert(at);
             let request = Request::Touch {
                 slot,
                 fence,
@@ -116,6 +118,7 @@ impl Owner {
                 known.until = known.until.max(at + self.limits.route_lease);
             }
         }
+        known.unanswered_since = (!known.touched.is_empty()).then_some(at);
     }
 
     /// A session whose lease is over is not found by anybody: it ends, so that its client comes back.

@@ -128,6 +128,8 @@ struct Slot {
     /// Sessions whose touch is not answered.
     touched: BTreeSet<ConnectionId>,
     touch_due: bool,
+    /// Since when touches are sent to this leader that it does not answer.
+    unanswered_since: Option<Duration>,
     pending: BTreeMap<Token, Route>,
     announcement: Option<Announcement>,
 }
@@ -320,11 +322,14 @@ impl Owner {
         if known.leader == leader {
             return;
         }
+        let slept_since = known.slept_since.take();
+        let unanswered_since = known.unanswered_since.take();
         if let Some((_, fence)) = known.leader {
+            let lost = slept_since.into_iter().chain(unanswered_since).min();
             known.before = Some(Before {
                 fence,
                 began_after: known.began_after.take(),
-                lost_at: known.slept_since.take().unwrap_or(now.monotonic),
+                lost_at: lost.unwrap_or(now.monotonic),
                 over_at: now.monotonic,
                 unanswered: known.announcement.is_some(),
             });
