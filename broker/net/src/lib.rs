@@ -4,3 +4,4 @@
 
 pub mod gateway;
 pub mod http;
+pub mod origin;

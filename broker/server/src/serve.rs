@@ -13,6 +13,7 @@ use penstock_core::shard::Peer;
 use penstock_core::types::{ConnectionId, NodeId};
 use penstock_net::gateway::{self, Connections, Dispatch, Gateway, Inbound, Offer, OutboundLimits};
 use penstock_net::http;
+use penstock_net::origin::Origins;
 use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -106,7 +107,7 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
     let gateway_metrics = Arc::new(gateway::Metrics::default());
     let dispatch = Arc::new(Mailboxes(mailboxes));
     let gateway = Gateway::start(
-        gateway_config(&settings),
+        gateway_config(&settings, dev),
         dispatch,
         Arc::clone(&connections),
         Arc::clone(&gateway_metrics),
@@ -143,11 +144,15 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn gateway_config(settings: &Settings) -> gateway::Config {
+fn gateway_config(settings: &Settings, dev: bool) -> gateway::Config {
     let gateway = &settings.gateway;
     gateway::Config {
         tcp: Some(gateway.tcp_listen),
         websocket: Some(gateway.ws_listen),
+        origins: Origins {
+            listed: gateway.allowed_origins.clone(),
+            loopback_only: dev,
+        },
         connect_timeout: gateway.connect_timeout,
         idle_timeout: gateway.idle_timeout,
         connections_max: gateway.connections_max as u64,
@@ -169,6 +174,8 @@ fn http_config(
             .filter(|_| !dev)
             .map(http::ApiKey::from_sha256),
         body_bytes_max: settings.http.body_bytes_max,
+        connections_max: settings.http.connections_max,
+        request_timeout: settings.http.request_timeout,
         tcp_addr: settings
             .http
             .external_tcp_addr
@@ -181,6 +188,7 @@ fn http_config(
             .unwrap_or_else(|| format!("ws://{}", text(ws))),
         payload_bytes_max: settings.limits.payload_bytes_max,
         demo_page: serves_demo_page(settings, dev),
+        loopback_only: dev,
     }
 }
 

@@ -158,12 +158,12 @@ async fn serve<D: Dispatch>(admission: Admission<D>, mut stream: TcpStream, carr
     let upgraded = match carrier {
         Carrier::Tcp => None,
         Carrier::WebSocket => {
-            let upgrading = upgrade(&mut stream, &shared.config.websocket_path);
+            let upgrading = upgrade(&mut stream, &shared.config);
             match timeout(shared.config.connect_timeout, upgrading).await {
                 Ok(Ok(input)) => Some(input),
                 Ok(Err(refused)) => {
                     tracing::debug!(%refused, "upgrade refused");
-                    shared.metrics.count_close(CloseReason::ProtocolError);
+                    shared.metrics.count_close(refused.reason());
                     return;
                 }
                 Err(_) => {

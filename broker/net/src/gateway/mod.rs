@@ -45,6 +45,7 @@ pub use connections::{Connections, OutboundLimits};
 pub use latency::Latency;
 pub use metrics::{Counter, Gauge, Metrics, close_label};
 
+use crate::origin::Origins;
 use listen::{Addresses, Carrier};
 
 /// The settings of the gateway.
@@ -56,6 +57,8 @@ pub struct Config {
     pub websocket: Option<SocketAddr>,
     /// The only path that is upgraded.
     pub websocket_path: String,
+    /// The web pages that may open a WebSocket.
+    pub origins: Origins,
     /// How long a peer may take for the upgrade, and then for CONNECT.
     pub connect_timeout: Duration,
     /// How long the answer to CONNECT may take before it is refused.
@@ -82,6 +85,7 @@ impl Default for Config {
             tcp: None,
             websocket: None,
             websocket_path: "/".to_owned(),
+            origins: Origins::default(),
             connect_timeout: Duration::from_secs(5),
             activation_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(180),

@@ -1,10 +1,13 @@
 //! The HTTP request that opens a WebSocket.
 
 use bytes::BytesMut;
+use penstock_core::client::CloseReason;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::machine::TryParse as _;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, create_response, write_response};
+
+use super::Config;
 
 /// The longest request head, in bytes.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -14,6 +17,8 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub(super) enum Refused {
     #[error("the request head is not HTTP")]
     BadRequest,
+    #[error("the page, or the host name, is not one that may connect here")]
+    ForeignPage,
     #[error("the peer went away")]
     Gone,
     #[error("the path is not the listener's")]
@@ -24,10 +29,30 @@ pub(super) enum Refused {
     UpgradeRequired,
 }
 
+/// Tells a developer who looks into the network log of a browser what to do.
+const FOREIGN_PAGE: &str = "this page may not connect: add its origin to gateway.allowed_origins; a node with --dev takes \
+                            pages of this machine, by the names localhost, 127.0.0.1 and [::1]\n";
+
 impl Refused {
+    /// As what it is counted.
+    pub(super) fn reason(self) -> CloseReason {
+        match self {
+            Self::ForeignPage => CloseReason::PolicyViolation,
+            _ => CloseReason::ProtocolError,
+        }
+    }
+
+    fn body(self) -> &'static str {
+        match self {
+            Self::ForeignPage => FOREIGN_PAGE,
+            _ => "",
+        }
+    }
+
     fn response(self) -> Option<&'static str> {
         match self {
             Self::BadRequest => Some("HTTP/1.1 400 Bad Request\r\n"),
+            Self::ForeignPage => Some("HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n"),
             Self::Gone => None,
             Self::NotFound => Some("HTTP/1.1 404 Not Found\r\n"),
             Self::TooLong => Some("HTTP/1.1 431 Request Header Fields Too Large\r\n"),
@@ -41,13 +66,17 @@ impl Refused {
 /// Reads the head and answers it. Returns what the client sent after it.
 ///
 /// The caller bounds the time; the size is bounded here. No extension and no subprotocol is offered.
-pub(super) async fn upgrade(stream: &mut TcpStream, path: &str) -> Result<BytesMut, Refused> {
+pub(super) async fn upgrade(stream: &mut TcpStream, config: &Config) -> Result<BytesMut, Refused> {
     let mut input = BytesMut::new();
-    match answer(stream, path, &mut input).await {
+    match answer(stream, config, &mut input).await {
         Ok(()) => Ok(input),
         Err(refused) => {
             if let Some(head) = refused.response() {
-                let response = format!("{head}Connection: close\r\nContent-Length: 0\r\n\r\n");
+                let body = refused.body();
+                let response = format!(
+                    "{head}Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                );
                 // The peer learns why if it still listens.
                 let _ = stream.write_all(response.as_bytes()).await;
             }
@@ -56,7 +85,7 @@ pub(super) async fn upgrade(stream: &mut TcpStream, path: &str) -> Result<BytesM
     }
 }
 
-async fn answer(stream: &mut TcpStream, path: &str, input: &mut BytesMut) -> Result<(), Refused> {
+async fn answer(stream: &mut TcpStream, config: &Config, input: &mut BytesMut) -> Result<(), Refused> {
     let request = loop {
         if let Some((length, request)) = Request::try_parse(input).map_err(|_| Refused::BadRequest)? {
             let _ = input.split_to(length);
@@ -71,8 +100,16 @@ async fn answer(stream: &mut TcpStream, path: &str, input: &mut BytesMut) -> Res
             return Err(Refused::Gone);
         }
     };
-    if request.uri().path() != path {
+    if request.uri().path() != config.websocket_path {
         return Err(Refused::NotFound);
+    }
+    // What is no text is no origin and no host of ours either.
+    let header = |name: &str| {
+        let value = request.headers().get(name);
+        value.map(|value| value.to_str().unwrap_or_default())
+    };
+    if !config.origins.admit(header("origin"), header("host")) {
+        return Err(Refused::ForeignPage);
     }
     let response = create_response(&request).map_err(|_| Refused::UpgradeRequired)?;
     let mut head = Vec::with_capacity(160);

@@ -1,7 +1,8 @@
 //! JSON in and out: strict bodies, one error shape, the message object of the contract.
 
+use super::State;
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -14,20 +15,31 @@ use penstock_wire::channel_id;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::time::timeout;
+
+const TOO_LARGE: &str = "the body is too large or was cut: see http.body_bytes_max";
 
 /// A JSON body, whatever its content type says: existing backends do not all set it.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<State> for Body<T> {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Response> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            refusal(
-                rejection.status(),
-                "the body is too large or was cut: see http.body_bytes_max",
-            )
-        })?;
+    async fn from_request(request: Request, state: &State) -> Result<Body<T>, Response> {
+        // By its announcement, before any of it is waited for; what is not announced is counted as it comes.
+        if request.body().size_hint().lower() > state.config.body_bytes_max as u64 {
+            return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, TOO_LARGE));
+        }
+        let reading = Bytes::from_request(request, state);
+        let read = timeout(state.config.request_timeout, reading)
+            .await
+            .map_err(|_| {
+                refusal(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the body did not come in time: see http.request_timeout_ms",
+                )
+            })?;
+        let bytes = read.map_err(|rejection| refusal(rejection.status(), TOO_LARGE))?;
         serde_json::from_slice(&bytes)
             .map(Body)
             .map_err(|error| refusal(StatusCode::BAD_REQUEST, &format!("invalid JSON body: {error}")))

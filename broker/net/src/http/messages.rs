@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use penstock_core::admin::{Answer, Ask, HistoryQuery, SendAsk};
+use penstock_core::admin::{Answer, Ask, Failure, HistoryQuery, SendAsk};
 use penstock_core::message::{MessageFlags, Outcome};
 use penstock_core::types::{ChannelKind, Reason, Seq, Uid};
 use serde::Deserialize;
@@ -254,6 +254,11 @@ pub(super) async fn sync(
             }
             Json(answer).into_response()
         }
+        // Who may not read a channel does not learn that it exists (S7).
+        Answer::Failed(Failure::Refused(Reason::NOT_SUBSCRIBER | Reason::CHANNEL_NOT_EXIST)) => refusal(
+            StatusCode::BAD_REQUEST,
+            "refused: there is no such channel, or `login_uid` may not read it",
+        ),
         Answer::Failed(failure) => failed(&failure),
         _ => unexpected(),
     }

@@ -1,7 +1,7 @@
 //! The HTTP API: JSON in, [`Ask`] to the core, JSON out (client contract 7).
 //!
 //! # Owns
-//! Routes, JSON shapes, the API key, body and header limits, the demo page.
+//! Routes, JSON shapes, the API key, limits of connections, heads and bodies, the demo page.
 //!
 //! # Absent
 //! Decisions. What a request may do is decided by the core; only its form is checked here.
@@ -9,7 +9,9 @@
 mod auth;
 mod channels;
 mod demo;
+mod foreign;
 mod json;
+mod listen;
 mod messages;
 mod operators;
 mod users;
@@ -24,6 +26,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -42,6 +45,10 @@ pub struct Config {
     pub api_key: Option<ApiKey>,
     /// Largest body, bytes.
     pub body_bytes_max: usize,
+    /// Open connections.
+    pub connections_max: usize,
+    /// How long the head of a request may take, and then its body.
+    pub request_timeout: Duration,
     /// Told to clients by `/route`.
     pub tcp_addr: String,
     /// Told to clients by `/route`.
@@ -50,6 +57,8 @@ pub struct Config {
     pub payload_bytes_max: usize,
     /// Whether the demo page is served.
     pub demo_page: bool,
+    /// Whether requests that a page of another machine makes are refused: without a key they would be obeyed.
+    pub loopback_only: bool,
 }
 
 /// Shared by all requests.
@@ -75,20 +84,17 @@ impl Server {
     /// When the listener's address cannot be read.
     pub fn start(listener: TcpListener, node: Arc<dyn Node>, config: Config) -> std::io::Result<Server> {
         let address = listener.local_addr()?;
+        let bounds = listen::Bounds {
+            connections_max: config.connections_max,
+            head_timeout: config.request_timeout,
+        };
         let app = router(State {
             node,
             page: Arc::new(demo::Page::new(&config.ws_addr)),
             config: Arc::new(config),
         });
-        let (stop, mut stopped) = watch::channel(false);
-        let task = tokio::spawn(async move {
-            let until = async move {
-                let _ = stopped.wait_for(|stop| *stop).await;
-            };
-            if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(until).await {
-                tracing::error!(%error, "the HTTP API stopped");
-            }
-        });
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(listen::serve(listener, app, bounds, stopped));
         Ok(Server { address, stop, task })
     }
 
@@ -99,7 +105,7 @@ impl Server {
     }
 
     /// Takes no new connections and waits for open requests within the bound.
-    pub async fn stop(self, within: std::time::Duration) {
+    pub async fn stop(self, within: Duration) {
         self.stop.send_replace(true);
         let _ = tokio::time::timeout(within, self.task).await;
     }
@@ -162,5 +168,9 @@ fn router(state: State) -> Router {
         .merge(product)
         .merge(page)
         .layer(DefaultBodyLimit::max(state.config.body_bytes_max))
+        .layer(axum::middleware::from_fn_with_state(
+            state.clone(),
+            foreign::refuse_foreign,
+        ))
         .with_state(state)
 }

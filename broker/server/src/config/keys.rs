@@ -59,6 +59,12 @@ pub const KEYS: &[KeyInfo] = &[
         "Address for WebSocket: WKProto and JSON-RPC, told apart by the first byte.",
     ),
     key(
+        "gateway.allowed_origins",
+        "[]",
+        "Web pages that may open a WebSocket, such as [\"https://chat.example.org\"]. Empty = all: a session is opened by \
+         the token in CONNECT, never by a cookie, so that a foreign page gains nothing. --dev takes local pages besides.",
+    ),
+    key(
         "gateway.connect_timeout_ms",
         "5000",
         "A connection that has not sent CONNECT by then is closed.",
@@ -94,6 +100,16 @@ pub const KEYS: &[KeyInfo] = &[
         "Address of the HTTP API. Port 0 takes a free one.",
     ),
     key("http.body_bytes_max", "1048576", "Largest request body."),
+    key(
+        "http.connections_max",
+        "4096",
+        "Open connections of the HTTP API; further ones are closed at once.",
+    ),
+    key(
+        "http.request_timeout_ms",
+        "60000",
+        "How long the head of a request may take, and then its body. An idle connection is closed after it too.",
+    ),
     key(
         "http.external_tcp_addr",
         "\"\"",

@@ -56,6 +56,8 @@ pub struct Gateway {
     pub tcp_listen: SocketAddr,
     /// WebSocket listener.
     pub ws_listen: SocketAddr,
+    /// Web pages that may open a WebSocket; empty for all.
+    pub allowed_origins: Vec<String>,
     /// Time for CONNECT.
     pub connect_timeout: Duration,
     /// Time without inbound frames.
@@ -77,6 +79,10 @@ pub struct Http {
     pub listen: SocketAddr,
     /// Largest body.
     pub body_bytes_max: usize,
+    /// Open connections.
+    pub connections_max: usize,
+    /// Time for the head of a request, and for its body.
+    pub request_timeout: Duration,
     /// Told to clients.
     pub external_tcp_addr: Option<String>,
     /// Told to clients.
@@ -104,6 +110,8 @@ impl Settings {
             http: Http {
                 listen: values.address("http.listen")?,
                 body_bytes_max: values.integer("http.body_bytes_max", 1_024..=64 << 20)? as usize,
+                connections_max: values.integer("http.connections_max", 1..=1_000_000)? as usize,
+                request_timeout: values.millis("http.request_timeout_ms", 100..=3_600_000)?,
                 external_tcp_addr: values.optional("http.external_tcp_addr")?,
                 external_ws_addr: values.optional("http.external_ws_addr")?,
                 demo_page: values.boolean("http.demo_page")?,
@@ -141,6 +149,7 @@ fn gateway(values: &Values) -> Result<Gateway, Error> {
     Ok(Gateway {
         tcp_listen: values.address("gateway.tcp_listen")?,
         ws_listen: values.address("gateway.ws_listen")?,
+        allowed_origins: values.origins("gateway.allowed_origins")?,
         connect_timeout: values.millis("gateway.connect_timeout_ms", 100..=60_000)?,
         idle_timeout: values.millis("gateway.idle_timeout_ms", 1_000..=3_600_000)?,
         connections_max: values.integer("gateway.connections_max", 1..=10_000_000)? as usize,
@@ -200,6 +209,19 @@ mod tests {
             said.contains("auth.api_key_sha256") && said.contains("64"),
             "{said}"
         );
+        for origins in [
+            "\"https://a.example.org\"",
+            "[1]",
+            "[\"*\"]",
+            "[\"a.example.org\"]",
+            "[\"https://a.example.org/\"]",
+        ] {
+            let said = refused("", &[&format!("gateway.allowed_origins={origins}")]);
+            assert!(
+                said.contains("gateway.allowed_origins") && said.contains("https://"),
+                "{said}"
+            );
+        }
         let said = refused("[node]\nshards = 3\n", &[]);
         assert!(said.contains("node.shards"), "{said}");
     }

@@ -127,6 +127,28 @@ impl Values {
         })
     }
 
+    /// Origins of web pages as a browser writes them: a scheme, a host and perhaps a port.
+    pub(super) fn origins(&self, key: &'static str) -> Result<Vec<String>, Error> {
+        let value = self.value(key);
+        let origin = |one: &Value| {
+            let text = one.as_str()?;
+            let (scheme, host) = text.split_once("://")?;
+            let is_whole =
+                ["http", "https"].contains(&scheme) && !host.is_empty() && !host.contains(['/', '*']);
+            is_whole.then(|| text.to_owned())
+        };
+        let listed: Option<Vec<String>> = value
+            .as_array()
+            .and_then(|listed| listed.iter().map(origin).collect());
+        listed.ok_or_else(|| {
+            wrong(
+                key,
+                "a list of origins such as [\"https://chat.example.org\"], without a path; empty for all",
+                value,
+            )
+        })
+    }
+
     pub(super) fn digest(&self, key: &'static str) -> Result<Option<[u8; 32]>, Error> {
         let text = self.text(key)?;
         if text.is_empty() {
