@@ -83,9 +83,18 @@ pub fn get_unless(address: &str, path: &str, tag: &str) -> Result<Response> {
 }
 
 fn request(address: &str, head: &str, body: &str) -> Result<Response> {
+    let request = format!("{head}Host: {address}\r\nConnection: close\r\n\r\n{body}");
+    exchange(address, request.as_bytes())
+}
+
+/// Sends a request as it is and reads the answer until the node closes.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn exchange(address: &str, request: &[u8]) -> Result<Response> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "{head}Host: {address}\r\nConnection: close\r\n\r\n{body}")?;
+    stream.write_all(request)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer

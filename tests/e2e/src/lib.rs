@@ -7,11 +7,13 @@ mod browser;
 mod client;
 mod http;
 mod node;
+mod raw;
 
 pub use browser::Browser;
 pub use client::Client;
-pub use http::{Response, get, get_unless, post, post_with_key};
+pub use http::{Response, exchange, get, get_unless, post, post_with_key};
 pub use node::{Node, binary};
+pub use raw::{BINARY, CLOSE, Ending, PING, PONG, Raw, TEXT, masked};
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! A node: the real binary in a process of its own, with a data directory of its own.
 
-use crate::PATIENCE;
+use crate::{PATIENCE, get};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::env;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,6 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// The name of a log that is kept.
+const LOG: &str = "penstock.log";
+
 /// A running node. It is killed when it is dropped.
 #[derive(Debug)]
 pub struct Node {
@@ -19,6 +23,8 @@ pub struct Node {
     data: TempDir,
     arguments: Vec<String>,
     dev: bool,
+    /// Where its log goes, if not to the log of the test.
+    log: Option<TempDir>,
     ready: Value,
 }
 
@@ -35,12 +41,13 @@ impl Node {
             format!("auth.api_key_sha256={api_key_sha256:?}"),
         ];
         arguments.extend(further.iter().map(|&argument| argument.to_owned()));
-        let (child, ready) = launch(data.path(), &arguments, false)?;
+        let (child, ready) = launch(data.path(), &arguments, false, None)?;
         Ok(Self {
             child,
             data,
             arguments,
             dev: false,
+            log: None,
             ready,
         })
     }
@@ -82,7 +89,8 @@ impl Node {
     /// When it does not become ready again.
     pub fn restart(&mut self) -> Result<()> {
         self.child.wait().context("the node cannot be waited for")?;
-        (self.child, self.ready) = launch(self.data.path(), &self.arguments, self.dev)?;
+        let log = self.log.as_ref().map(|folder| folder.path().join(LOG));
+        (self.child, self.ready) = launch(self.data.path(), &self.arguments, self.dev, log.as_deref())?;
         Ok(())
     }
 
@@ -93,14 +101,98 @@ impl Node {
     pub fn start(arguments: &[&str]) -> Result<Self> {
         let data = tempfile::tempdir().context("a data directory")?;
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let (child, ready) = launch(data.path(), &arguments, true)?;
+        let (child, ready) = launch(data.path(), &arguments, true, None)?;
         Ok(Self {
             child,
             data,
             arguments,
             dev: true,
+            log: None,
             ready,
         })
+    }
+
+    /// Starts a node whose log is kept for [`Node::log`]: a guarded one with the SHA-256 of its API key, otherwise one for
+    /// development.
+    ///
+    /// # Errors
+    /// When the binary is missing or the node does not become ready.
+    pub fn start_logged(api_key_sha256: Option<&str>, further: &[&str]) -> Result<Self> {
+        let data = tempfile::tempdir().context("a data directory")?;
+        let key = api_key_sha256.map(|hash| format!("auth.api_key_sha256={hash:?}"));
+        let arguments: Vec<String> = key
+            .into_iter()
+            .flat_map(|key| ["--set".to_owned(), key])
+            .chain(further.iter().map(|&argument| argument.to_owned()))
+            .collect();
+        let (dev, log) = (
+            api_key_sha256.is_none(),
+            tempfile::tempdir().context("a log directory")?,
+        );
+        let (child, ready) = launch(data.path(), &arguments, dev, Some(&log.path().join(LOG)))?;
+        Ok(Self {
+            child,
+            data,
+            arguments,
+            dev,
+            log: Some(log),
+            ready,
+        })
+    }
+
+    /// What it has logged since it was started with [`Node::start_logged`].
+    ///
+    /// # Errors
+    /// When its log is not kept.
+    pub fn log(&self) -> Result<String> {
+        let folder = self.log.as_ref().context("the log is not kept")?;
+        let bytes = fs::read(folder.path().join(LOG)).context("the log cannot be read")?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The id of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The memory that it has in use, in bytes.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|rest| rest.split_whitespace().next());
+        Ok(number.context("no VmRSS")?.parse::<u64>()? * 1_024)
+    }
+
+    /// How many files and sockets it has open.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn descriptors(&self) -> Result<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.process()))?.count())
+    }
+
+    /// The value of a series of a development node's metrics, named with its labels.
+    ///
+    /// # Errors
+    /// When there is no such series.
+    pub fn counted(&self, series: &str) -> Result<u64> {
+        let page = get(self.http(), "/metrics")?.text;
+        let value = page
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        let value = value.with_context(|| format!("no series {series}"))?;
+        value.parse().context("a whole number")
+    }
+
+    /// How many connections were closed for this reason.
+    ///
+    /// # Errors
+    /// When there is no such reason.
+    pub fn closed(&self, reason: &str) -> Result<u64> {
+        self.counted(&format!("penstock_gateway_closed_total{{reason=\"{reason}\"}}"))
     }
 
     /// Where it listens for WebSockets.
@@ -171,8 +263,15 @@ impl Drop for Node {
     }
 }
 
-fn launch(data: &Path, arguments: &[String], dev: bool) -> Result<(Child, Value)> {
+fn launch(data: &Path, arguments: &[String], dev: bool, log: Option<&Path>) -> Result<(Child, Value)> {
     let binary = binary()?;
+    let log = match log {
+        Some(path) => {
+            let opened = OpenOptions::new().create(true).append(true).open(path);
+            Stdio::from(opened.context("the log cannot be written")?)
+        }
+        None => Stdio::inherit(),
+    };
     let ports = ["gateway.tcp_listen", "gateway.ws_listen", "http.listen"];
     let mut child = Command::new(&binary)
         .arg("serve")
@@ -187,6 +286,7 @@ fn launch(data: &Path, arguments: &[String], dev: bool) -> Result<(Child, Value)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(log)
         .spawn()
         .with_context(|| format!("{} cannot be started", binary.display()))?;
     let output = child.stdout.take().context("standard output")?;

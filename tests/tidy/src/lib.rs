@@ -3,6 +3,7 @@
 //! exists. Each check is a function from the tree to complaints; its own tests plant what it must find.
 
 pub mod documents;
+pub mod hostile;
 pub mod layering;
 pub mod promises;
 pub mod purity;
@@ -14,7 +15,7 @@ pub mod words;
 #[cfg(test)]
 mod tests {
     use crate::tree::Tree;
-    use crate::{documents, layering, promises, purity, rules, sizes, words};
+    use crate::{documents, hostile, layering, promises, purity, rules, sizes, words};
 
     fn holds(complaints: Vec<String>) {
         assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
@@ -63,6 +64,11 @@ mod tests {
     #[test]
     fn documents_name_only_what_exists() {
         holds(documents::check(&Tree::read()));
+    }
+
+    #[test]
+    fn hostile_inputs_and_their_tests_agree() {
+        holds(hostile::check(&Tree::read()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod bench;
 mod conversations;
 mod durability;
 mod guarded;
+mod hostile;
 mod page;
 mod version_six;
 

@@ -1,0 +1,289 @@
+//! Bytes that no proper client sends.
+
+use crate::hostile::{MIB, make_room, still_serves, until};
+use anyhow::{Context, Result};
+use bytes::BytesMut;
+use penstock_e2e::{BINARY, Node, PONG, Raw, TEXT, masked};
+use penstock_wire::client::ClientKey;
+use penstock_wire::wkproto::{Frame, Version, encode};
+use serde_json::{Value, json};
+use std::thread;
+
+const CASES: &str = include_str!("../../../../conformance/cases/frames.tsv");
+
+/// The reasons for which a peer is closed that sends what it may not.
+const REFUSALS: [&str; 3] = ["protocol_error", "policy_violation", "auth_failed"];
+
+/// How many connections have been refused for what they sent.
+fn refused(node: &Node) -> Result<u64> {
+    REFUSALS.iter().map(|reason| node.closed(reason)).sum()
+}
+
+/// Every row of the table of byte cases; each connection ends as its row says.
+fn run_cases(node: &Node) -> Result<usize> {
+    let mut count = 0;
+    for line in CASES.lines().skip(1) {
+        let mut columns = line.split('\t');
+        let (name, hex, must) = (columns.next(), columns.next(), columns.next());
+        let (name, hex, must) = (
+            name.context("a name")?,
+            hex.context("bytes")?,
+            must.context("an outcome")?,
+        );
+        let bytes: Vec<u8> = (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16))
+            .collect::<Result<_, _>>()?;
+        run_case(node, name, &bytes, must).with_context(|| name.to_owned())?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn run_case(node: &Node, name: &str, bytes: &[u8], must: &str) -> Result<()> {
+    let before = refused(node)?;
+    if name.starts_with("wk") {
+        let mut raw = Raw::tcp(node.tcp())?;
+        raw.bytes(bytes)?;
+        let said = raw.rest()?;
+        assert_eq!(!said.is_empty(), must.starts_with("CONNACK"), "{name}: {said:?}");
+        assert_eq!(refused(node)?, before + 1, "{name}");
+        let mut raw = Raw::websocket(node.websocket())?;
+        raw.frame(0x80 | BINARY, bytes)?;
+        let code = raw.ending()?.code;
+        assert!(matches!(code, Some(1002 | 1008 | 1009)), "{name}: {code:?}");
+        assert_eq!(refused(node)?, before + 2, "{name}");
+        return Ok(());
+    }
+    let mut raw = Raw::websocket(node.websocket())?;
+    if name.starts_with("rpc") {
+        raw.frame(0x80 | TEXT, bytes)?;
+        let code = raw.json()?["error"]["code"].as_i64();
+        let wanted: &[i64] = match must {
+            "closed with a parse error object" => &[-32700],
+            "error object code -32601, connection stays" => &[-32601],
+            _ => &[-32600],
+        };
+        assert!(
+            code.is_some_and(|code| wanted.contains(&code)),
+            "{name}: {code:?}"
+        );
+        return Ok(());
+    }
+    raw.bytes(bytes)?;
+    if must == "pong with the same 125 bytes" {
+        let pong = raw.next_frame()?.context("a pong")?;
+        assert_eq!((pong.0, pong.1.len()), (PONG, 125), "{name}");
+        assert_eq!(pong.1, bytes[bytes.len() - 125..]);
+        return Ok(());
+    }
+    let code = raw.ending()?.code.context("a close with a code")?;
+    let is_stated = must.contains(&code.to_string());
+    // A frame that is accepted is a PING here, which may not come first.
+    assert!(
+        is_stated || must.starts_with("accept") && code == 1008,
+        "{name}: {code}"
+    );
+    Ok(())
+}
+
+/// Numbers that look drawn, the same in every run.
+fn draw(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// A frame with up to four bytes changed, cut or doubled.
+fn mutated(frame: &[u8], state: &mut u64) -> Vec<u8> {
+    let mut bytes = frame.to_vec();
+    for _ in 0..=draw(state) % 4 {
+        let at = draw(state) as usize % bytes.len().max(1);
+        match draw(state) % 4 {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at.min(bytes.len()), draw(state) as u8),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = draw(state) as u8;
+                }
+            }
+        }
+    }
+    bytes
+}
+
+/// Connections that send changed CONNECT and JSON frames and are gone without a word. Each is new.
+fn bad_connections(node: &Node, count: usize) -> Result<()> {
+    let mut connect = BytesMut::new();
+    let frame = ClientKey::new([9; 32]).connect(6, "mallory", "any", "bad");
+    encode(&Frame::Connect(frame), Version::LATEST, &mut connect)?;
+    let call = br#"{"id":"1","method":"connect","params":{"uid":"mallory","token":"any","deviceId":"bad"}}"#;
+    let mut state = 1;
+    for number in 0..count {
+        let closed_early = match number % 3 {
+            0 => Raw::tcp(node.tcp())?.bytes(&mutated(&connect, &mut state)),
+            1 => Raw::websocket(node.websocket())?
+                .bytes(&mutated(&masked(0x80 | BINARY, &connect), &mut state)),
+            _ => Raw::websocket(node.websocket())?.frame(0x80 | TEXT, &mutated(call, &mut state)),
+        };
+        // The node may have closed before all was sent.
+        drop(closed_early);
+    }
+    Ok(())
+}
+
+#[test]
+fn b53_every_byte_case_ends_as_stated_and_the_process_lives() -> Result<()> {
+    let node = Node::start(&[])?;
+    let process = node.process();
+    let mut bystander = Raw::session(node.websocket(), "bystander", "d")?;
+    assert_eq!(run_cases(&node)?, 28);
+    bystander.call("p", "ping", &json!({}))?;
+    bystander.answer("p")?;
+    still_serves(&node, process, "alice")
+}
+
+#[test]
+fn b53_changed_frames_within_a_session_end_it_at_most() -> Result<()> {
+    let node = Node::start(&[])?;
+    let process = node.process();
+    let send =
+        br#"{"id":"1","method":"send","params":{"channelId":"bob","channelType":1,"clientMsgNo":"","payload":{"type":1}}}"#;
+    let ack = br#"{"method":"recvack","params":{"messageId":"1","messageSeq":1}}"#;
+    let mut state = 2;
+    for number in 0..300 {
+        let mut raw = Raw::session(node.websocket(), "mallory", &format!("d{number}"))?;
+        for frame in [&send[..], ack, send] {
+            let bytes = mutated(&masked(0x80 | TEXT, frame), &mut state);
+            if raw.bytes(&bytes).is_err() {
+                break;
+            }
+        }
+    }
+    still_serves(&node, process, "alice")
+}
+
+#[test]
+fn s26_a_claimed_length_allocates_nothing() -> Result<()> {
+    let node = Node::start(&[])?;
+    let before = node.resident_bytes()?;
+    let mut open = Vec::new();
+    for number in 0..200 {
+        // Before and after the login: a WebSocket frame of 1 GiB, and one of 1 MiB of which nothing follows.
+        let mut stranger = Raw::websocket(node.websocket())?;
+        stranger.bytes(&[0x82, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0])?;
+        assert_eq!(stranger.ending()?.code, Some(1009));
+        let mut session = Raw::session(node.websocket(), "mallory", &format!("a{number}"))?;
+        session.bytes(&[0x82, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0])?;
+        assert_eq!(session.ending()?.code, Some(1009));
+        let mut session = Raw::session(node.websocket(), "mallory", &format!("b{number}"))?;
+        session.bytes(&[0x82, 0xff, 0, 0, 0, 0, 0, 0x0f, 0, 0, 0, 0, 0, 0])?;
+        open.push(session);
+    }
+    let after = node.resident_bytes()?;
+    assert!(after < before + 100 * MIB, "{before} bytes before, {after} after");
+    still_serves(&node, node.process(), "alice")
+}
+
+#[test]
+fn b45_a_message_of_many_fragments_is_closed_by_its_bytes() -> Result<()> {
+    let node = Node::start(&[])?;
+    let before = node.resident_bytes()?;
+    // One byte a fragment, never the last one: 4 KiB before the login, 1 MiB after it.
+    for (is_session, limit) in [(false, 4_096), (true, MIB as usize)] {
+        let mut raw = match is_session {
+            true => Raw::session(node.websocket(), "mallory", "d")?,
+            false => Raw::websocket(node.websocket())?,
+        };
+        let mut fragments = masked(BINARY, b"a");
+        for _ in 0..limit / 64 {
+            fragments.extend_from_slice(&masked(0, b"a"));
+        }
+        let mut sent = 0;
+        while sent < 2 * limit && raw.bytes(&fragments).is_ok() {
+            sent += limit / 64;
+            fragments = fragments[fragments.len() - limit / 64 * 7..].to_vec();
+        }
+        assert_eq!(raw.ending()?.code, Some(1009), "after {sent} fragments");
+    }
+    let after = node.resident_bytes()?;
+    assert!(after < before + 64 * MIB, "{before} bytes before, {after} after");
+    still_serves(&node, node.process(), "alice")
+}
+
+#[test]
+fn b51_pings_between_large_messages_leave_both_whole() -> Result<()> {
+    let node = Node::start(&[])?;
+    make_room(&node, "room", &["alice".to_owned()])?;
+    let mut alice = Raw::session(node.websocket(), "alice", "d")?;
+    let mut state = 3;
+    for number in 0..20_u64 {
+        let body: Vec<u8> = (0..125).map(|_| draw(&mut state) as u8).collect();
+        let text: String = (0..30_000)
+            .map(|_| char::from(b'a' + (draw(&mut state) % 26) as u8))
+            .collect();
+        let params = json!({ "channelId": "room", "channelType": 2, "clientMsgNo": "", "payload": { "content": text } });
+        let call = json!({ "id": "s", "method": "send", "params": params }).to_string();
+        // The ping stands between two fragments of the message.
+        let (first, second) = call.as_bytes().split_at(call.len() / 2);
+        let mut bytes = masked(TEXT, first);
+        bytes.extend_from_slice(&masked(0x80 | penstock_e2e::PING, &body));
+        bytes.extend_from_slice(&masked(0x80, second));
+        alice.bytes(&bytes)?;
+        let mut seen = 0;
+        while seen < 2 {
+            let (opcode, payload) = alice.next_frame()?.context("the session stays")?;
+            if opcode == PONG {
+                assert_eq!(payload, body);
+                seen += 1;
+                continue;
+            }
+            let answer: Value = serde_json::from_slice(&payload)?;
+            if answer["id"] == "s" {
+                assert_eq!(answer["result"]["messageSeq"], number + 1, "{answer}");
+                seen += 1;
+            }
+        }
+        let page = super::histories::page(&node, "alice", "room", number + 1)?;
+        let stored: Value = serde_json::from_slice(&super::histories::payload(&page[0])?)?;
+        assert_eq!(stored["content"], text);
+    }
+    Ok(())
+}
+
+#[test]
+fn b53_the_process_that_took_all_this_serves_as_before() -> Result<()> {
+    let node = Node::start(&[])?;
+    let process = node.process();
+    // Once around first, so that what is made at the first use is not counted.
+    run_cases(&node)?;
+    bad_connections(&node, 300)?;
+    still_serves(&node, process, "warm")?;
+    let connections = "penstock_gateway_connections";
+    until("the first connections are gone", || {
+        Ok(node.counted(connections)? == 0)
+    })?;
+    let (memory, descriptors) = (node.resident_bytes()?, node.descriptors()?);
+    thread::scope(|scope| {
+        let halves = [0, 1].map(|_| scope.spawn(|| bad_connections(&node, 2_000)));
+        halves
+            .into_iter()
+            .try_for_each(|half| half.join().expect("no panic"))
+    })?;
+    run_cases(&node)?;
+    still_serves(&node, process, "alice")?;
+    until("the bad connections are gone", || {
+        Ok(node.counted(connections)? == 0)
+    })?;
+    let (memory_after, descriptors_after) = (node.resident_bytes()?, node.descriptors()?);
+    assert!(
+        descriptors_after <= descriptors + 20,
+        "{descriptors} descriptors before, {descriptors_after} after"
+    );
+    assert!(
+        memory_after <= memory + 64 * MIB,
+        "{memory} bytes before, {memory_after} after"
+    );
+    Ok(())
+}
