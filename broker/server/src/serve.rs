@@ -138,10 +138,23 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
         .await
         .unwrap_or(0);
     tracing::info!(connections = left, "stopped");
-    if let Ok(node) = Arc::try_unwrap(running) {
-        tokio::task::spawn_blocking(move || node.stop()).await?;
-    }
+    let node = tokio::time::timeout(settings.drain, sole_owner(running))
+        .await
+        .context("a request goes on beyond the time to drain: the node's threads were not ended in order")?;
+    tokio::task::spawn_blocking(move || node.stop()).await?;
     Ok(())
+}
+
+/// Waits until the last task that asks the node has let go of it. The process may end only after the node's threads: the store
+/// beneath them is torn down with it.
+async fn sole_owner(mut node: Arc<Node>) -> Node {
+    loop {
+        match Arc::try_unwrap(node) {
+            Ok(sole) => return sole,
+            Err(shared) => node = shared,
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 fn gateway_config(settings: &Settings, dev: bool) -> gateway::Config {

@@ -42,7 +42,7 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, _)) => match Arc::clone(&places).try_acquire_owned() {
                 Ok(place) => {
-                    tokio::spawn(connection(stream, app.clone(), bounds, stop.clone(), place));
+                    tokio::spawn(connection(place, stream, app.clone(), bounds, stop.clone()));
                 }
                 // Dropping the stream closes it. An answer would cost more than the limit is meant to save.
                 Err(_) => tracing::debug!("more connections than http.connections_max"),
@@ -58,12 +58,13 @@ pub(super) async fn serve(
     let _ = places.acquire_many(all).await;
 }
 
+/// Its place is given back last: whoever waits for all places may rely on nobody holding the application any more.
 async fn connection(
+    _place: OwnedSemaphorePermit,
     stream: TcpStream,
     app: Router,
     bounds: Bounds,
     mut stop: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
 ) {
     // Answers are small and waited for; a failure only costs latency.
     let _ = stream.set_nodelay(true);

@@ -7,6 +7,7 @@ use penstock_core::types::Token;
 use penstock_store::Store;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 /// A read that may block.
 pub(super) enum Job {
@@ -24,14 +25,15 @@ pub(super) enum Job {
     },
 }
 
-/// The pool. Jobs are bounded by the machines: each has few reads in flight, and held inputs are bounded.
+/// The pool. Jobs are bounded by the machines: each has few reads in flight, and held inputs are bounded. Dropping it waits for
+/// the reads under way: the process may not end while a thread is in the store.
 pub(super) struct Readers {
-    jobs: Sender<Job>,
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Readers {
-    /// Starts `threads` readers that complete into the shards' mailboxes. They end with the last shard, which holds the way
-    /// to them, and are not waited for: nobody needs an answer then.
+    /// Starts `threads` readers that complete into the shards' mailboxes.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -42,17 +44,36 @@ impl Readers {
     ) -> std::io::Result<Readers> {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
+        let mut readers = Readers {
+            jobs: Some(jobs),
+            threads: Vec::with_capacity(threads),
+        };
         for number in 0..threads {
             let (queue, store, mailboxes) = (Arc::clone(&queue), Arc::clone(store), mailboxes.to_vec());
             let thread = std::thread::Builder::new().name(format!("reader-{number}"));
-            thread.spawn(move || serve(&queue, &store, &mailboxes))?;
+            readers
+                .threads
+                .push(thread.spawn(move || serve(&queue, &store, &mailboxes))?);
         }
-        Ok(Readers { jobs })
+        Ok(readers)
     }
 
     /// Queues a job. After the readers have stopped the shard is stopping too and needs no answer.
     pub(super) fn submit(&self, job: Job) {
-        let _ = self.jobs.send(job);
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(job);
+        }
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that reads the store panicked");
+            }
+        }
     }
 }
 

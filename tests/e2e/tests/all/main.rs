@@ -177,6 +177,20 @@ fn a_node_says_what_it_is_and_ends_when_asked() -> Result<()> {
 }
 
 #[test]
+fn a_node_ends_in_order_however_lately_it_was_asked_something() -> Result<()> {
+    let mut node = Node::start(&[])?;
+    for round in 0..10 {
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(get(node.http(), path)?.status, 200);
+        }
+        let status = node.terminate()?;
+        assert!(status.success(), "round {round}: {status}");
+        node.restart()?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_request_that_names_its_receivers_reaches_exactly_them() -> Result<()> {
     let node = Node::start(&[])?;
     let mut bob = Client::rpc(node.websocket(), "bob", "any")?;
