@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::chart::{Chart, Limit, Line, Scale, escaped, short};
-use crate::floor::Floor;
+use crate::floor::{Echo, Floor};
 use crate::meter::Percentiles;
 use crate::report::{Report, Traffic};
 
@@ -66,8 +66,13 @@ fn head(report: &Report) -> String {
     )
 }
 
-fn is_websocket(report: &Report) -> bool {
-    report.target.starts_with("ws://")
+/// The bare echo over what the run spoke.
+fn echo_beside<'a>(report: &Report, floor: &'a Floor) -> &'a Echo {
+    if report.target.starts_with("ws://") {
+        &floor.websocket
+    } else {
+        &floor.tcp
+    }
 }
 
 fn throughput(report: &Report, traffic: &Traffic, floor: Option<&Floor>, body: &mut String) {
@@ -82,11 +87,7 @@ fn throughput(report: &Report, traffic: &Traffic, floor: Option<&Floor>, body: &
     };
     let mut limits = Vec::new();
     if let Some(floor) = floor {
-        let echo = if is_websocket(report) {
-            &floor.websocket
-        } else {
-            &floor.tcp
-        };
+        let echo = echo_beside(report, floor);
         limits.push(Limit {
             name: format!(
                 "{} echoes/s of {} clients",
@@ -141,11 +142,7 @@ fn latency(report: &Report, traffic: &Traffic, floor: Option<&Floor>, body: &mut
     };
     let mut limits = Vec::new();
     if let Some(floor) = floor {
-        let echo = if is_websocket(report) {
-            &floor.websocket
-        } else {
-            &floor.tcp
-        };
+        let echo = echo_beside(report, floor);
         limits.push(Limit {
             name: format!("an echo alone, {} ms", short(echo.round_trip_ms.p50)),
             at: echo.round_trip_ms.p50,

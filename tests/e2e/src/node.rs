@@ -35,19 +35,26 @@ impl Node {
     /// # Errors
     /// When the binary is missing or the node does not become ready.
     pub fn start_guarded(api_key_sha256: &str, further: &[&str]) -> Result<Self> {
+        Self::begin(Some(api_key_sha256), further, None)
+    }
+
+    fn begin(api_key_sha256: Option<&str>, further: &[&str], log: Option<TempDir>) -> Result<Self> {
         let data = tempfile::tempdir().context("a data directory")?;
-        let mut arguments = vec![
-            "--set".to_owned(),
-            format!("auth.api_key_sha256={api_key_sha256:?}"),
-        ];
-        arguments.extend(further.iter().map(|&argument| argument.to_owned()));
-        let (child, ready) = launch(data.path(), &arguments, false, None)?;
+        let key = api_key_sha256.map(|hash| format!("auth.api_key_sha256={hash:?}"));
+        let arguments: Vec<String> = key
+            .into_iter()
+            .flat_map(|key| ["--set".to_owned(), key])
+            .chain(further.iter().map(|&argument| argument.to_owned()))
+            .collect();
+        let dev = api_key_sha256.is_none();
+        let path = log.as_ref().map(|folder| folder.path().join(LOG));
+        let (child, ready) = launch(data.path(), &arguments, dev, path.as_deref())?;
         Ok(Self {
             child,
             data,
             arguments,
-            dev: false,
-            log: None,
+            dev,
+            log,
             ready,
         })
     }
@@ -99,17 +106,7 @@ impl Node {
     /// # Errors
     /// When the binary is missing or the node does not become ready.
     pub fn start(arguments: &[&str]) -> Result<Self> {
-        let data = tempfile::tempdir().context("a data directory")?;
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let (child, ready) = launch(data.path(), &arguments, true, None)?;
-        Ok(Self {
-            child,
-            data,
-            arguments,
-            dev: true,
-            log: None,
-            ready,
-        })
+        Self::begin(None, arguments, None)
     }
 
     /// Starts a node whose log is kept for [`Node::log`]: a guarded one with the SHA-256 of its API key, otherwise one for
@@ -118,26 +115,8 @@ impl Node {
     /// # Errors
     /// When the binary is missing or the node does not become ready.
     pub fn start_logged(api_key_sha256: Option<&str>, further: &[&str]) -> Result<Self> {
-        let data = tempfile::tempdir().context("a data directory")?;
-        let key = api_key_sha256.map(|hash| format!("auth.api_key_sha256={hash:?}"));
-        let arguments: Vec<String> = key
-            .into_iter()
-            .flat_map(|key| ["--set".to_owned(), key])
-            .chain(further.iter().map(|&argument| argument.to_owned()))
-            .collect();
-        let (dev, log) = (
-            api_key_sha256.is_none(),
-            tempfile::tempdir().context("a log directory")?,
-        );
-        let (child, ready) = launch(data.path(), &arguments, dev, Some(&log.path().join(LOG)))?;
-        Ok(Self {
-            child,
-            data,
-            arguments,
-            dev,
-            log: Some(log),
-            ready,
-        })
+        let log = tempfile::tempdir().context("a log directory")?;
+        Self::begin(api_key_sha256, further, Some(log))
     }
 
     /// What it has logged since it was started with [`Node::start_logged`].

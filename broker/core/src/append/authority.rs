@@ -32,12 +32,12 @@ impl Authority {
     /// An authority that does not lead yet. Its continuation tokens count up from `first_token`: whoever builds one again
     /// for the same channel passes a higher number, so that answers to the former one are not taken for its own (CH-13).
     #[must_use]
-    pub fn new(limits: &Limits, first_token: Token) -> Authority {
+    pub fn new(limits: &Limits, faults: Faults, first_token: Token) -> Authority {
         Authority {
             backlog_max: limits.channel_backlog,
             timeout: limits.append_timeout,
             window: limits.dedupe_window,
-            faults: Faults::default(),
+            faults,
             leading: None,
             busy: false,
             queue: Queue::default(),
@@ -46,12 +46,6 @@ impl Authority {
             ledger: Ledger::default(),
             next_token: first_token,
         }
-    }
-
-    /// Plants faults.
-    #[cfg(feature = "mutants")]
-    pub fn plant(&mut self, faults: Faults) {
-        self.faults = faults;
     }
 
     /// Takes one input. A batch reads two rows per message with a client number (more when the window is longer than a day).
@@ -389,11 +383,6 @@ impl Authority {
 
 #[cfg(test)]
 impl Authority {
-    /// Plants faults, for tests; without the feature there are none to plant.
-    pub(super) fn with_faults(&mut self, faults: Faults) {
-        self.faults = faults;
-    }
-
     /// Keys that are claimed, for tests.
     pub(super) fn claimed(&self) -> usize {
         self.claims.len()

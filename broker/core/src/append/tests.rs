@@ -94,7 +94,7 @@ impl World {
         let mut limits = Limits::default();
         change(&mut limits);
         let mut world = World {
-            authority: Authority::new(&limits, Token(1)),
+            authority: Authority::new(&limits, crate::append::faults::Faults::default(), Token(1)),
             ids: ready_ids(),
             rows: MemoryRows::default(),
         };

@@ -77,8 +77,7 @@ impl Walk {
             channel_backlog: 12,
             ..Limits::default()
         };
-        let mut authority = Authority::new(&limits, Token(1));
-        authority.with_faults(faults);
+        let authority = Authority::new(&limits, faults, Token(1));
         Walk {
             chance: Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             authority,
@@ -166,8 +165,7 @@ impl Walk {
             channel_backlog: 12,
             ..Limits::default()
         };
-        self.authority = Authority::new(&limits, Token(1_000_000 * (self.epoch + 1)));
-        self.authority.with_faults(self.faults);
+        self.authority = Authority::new(&limits, self.faults, Token(1_000_000 * (self.epoch + 1)));
     }
 
     fn submit(&mut self) -> Result<(), String> {

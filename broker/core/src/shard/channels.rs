@@ -217,21 +217,22 @@ impl Shard {
     }
 
     fn machines(&mut self, channel: &ChannelKey, activation: u64, meta: ChannelMeta) -> Active {
+        let faults = &self.config.faults;
         let setup = channel::Setup {
             node: self.config.node,
             boots: self.config.boots,
             activation: u32::try_from(activation).unwrap_or(u32::MAX),
             limits: std::sync::Arc::clone(&self.limits),
-            faults: self.config.faults.channel,
+            faults: faults.channel,
             meta: meta.clone(),
         };
         let first = Token(activation << 32 | 1);
         Active {
             meta,
             replica: channel::Replica::new(setup),
-            authority: self.new_authority(first),
+            authority: append::Authority::new(&self.limits, faults.append, first),
             delivery: delivery::Channel::new(channel, self.delivery_settings()),
-            cursors: self.new_cursors(channel, first),
+            cursors: cursors::Cursors::new(channel, &self.limits, faults.hooks, first),
             leading: None,
             committed: Seq(0),
             log_start: Seq(0),

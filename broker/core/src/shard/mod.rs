@@ -62,12 +62,11 @@ pub use view::{ChannelView, Counters, GroupView, View};
 
 use crate::append::ids;
 use crate::effect::{Effect, Event};
-use crate::hooks::cursors;
 use crate::hooks::pipeline::{Kind, Pipeline, Policy, Registry, Stage};
 use crate::limits::Limits;
 use crate::rows::{Miss, Rows};
 use crate::types::{ChannelKey, GroupId, Now, Ticket, Token};
-use crate::{append, delivery, presence as presence_machine, session};
+use crate::{delivery, presence as presence_machine, session};
 use continuation::{Lookup, Reading, Stored};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -250,28 +249,6 @@ impl Shard {
             let ticket = self.ticket(crate::rows::Instance::Data, Stored::Ids { token });
             turn.store(crate::rows::Instance::Data, ticket, writes);
         }
-    }
-
-    fn new_authority(&self, first_token: Token) -> append::Authority {
-        #[cfg_attr(
-            not(feature = "mutants"),
-            expect(unused_mut, reason = "only planted faults change it")
-        )]
-        let mut authority = append::Authority::new(&self.config.limits, first_token);
-        #[cfg(feature = "mutants")]
-        authority.plant(self.config.faults.append);
-        authority
-    }
-
-    fn new_cursors(&self, channel: &ChannelKey, first_token: Token) -> cursors::Cursors {
-        #[cfg_attr(
-            not(feature = "mutants"),
-            expect(unused_mut, reason = "only planted faults change it")
-        )]
-        let mut cursors = cursors::Cursors::new(channel.clone(), &self.config.limits, first_token);
-        #[cfg(feature = "mutants")]
-        cursors.plant(self.config.faults.hooks);
-        cursors
     }
 
     fn delivery_settings(&self) -> delivery::Settings {

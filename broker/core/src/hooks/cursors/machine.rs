@@ -65,19 +65,19 @@ impl Cursors {
     /// those of a command channel). Online delivery keeps its own cursor. Continuation tokens count up from `first_token`;
     /// whoever builds the machine again passes a higher one (CH-13).
     #[must_use]
-    pub fn new(channel: ChannelKey, limits: &Limits, first_token: Token) -> Cursors {
+    pub fn new(channel: &ChannelKey, limits: &Limits, faults: Faults, first_token: Token) -> Cursors {
         let person = channel.kind == ChannelKind::PERSON && !channel_id::is_command(&channel.id);
         let consumers = if person {
             vec![Consumer::membership()]
         } else {
             Vec::new()
         };
-        Cursors::with(consumers, limits, first_token)
+        Cursors::with(consumers, limits, faults, first_token)
     }
 
     /// These consumers, each with a name of its own.
     #[must_use]
-    pub fn with(consumers: Vec<Consumer>, limits: &Limits, first_token: Token) -> Cursors {
+    pub fn with(consumers: Vec<Consumer>, limits: &Limits, faults: Faults, first_token: Token) -> Cursors {
         Cursors {
             leading: None,
             consumers: consumers
@@ -90,15 +90,9 @@ impl Cursors {
                 })
                 .collect(),
             retry: limits.channel_retry,
-            faults: Faults::default(),
+            faults,
             next_token: first_token,
         }
-    }
-
-    /// Plants faults.
-    #[cfg(feature = "mutants")]
-    pub fn plant(&mut self, faults: Faults) {
-        self.faults = faults;
     }
 
     /// Takes one input. Becoming leader reads one row per consumer.

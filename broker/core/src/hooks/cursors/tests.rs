@@ -1,6 +1,7 @@
 //! What the cursors do, step by step.
 
 use super::*;
+use crate::hooks::faults::Faults;
 use crate::rows::{Key, Miss, Row, Rows};
 use crate::types::{ChannelKey, ChannelKind, MessageId, Now};
 use std::collections::BTreeMap;
@@ -48,8 +49,12 @@ struct World {
 
 impl World {
     fn new(consumers: Vec<Consumer>) -> World {
+        World::with(consumers, Faults::default())
+    }
+
+    fn with(consumers: Vec<Consumer>, faults: Faults) -> World {
         World {
-            cursors: Cursors::with(consumers, &Limits::default(), Token(1)),
+            cursors: Cursors::with(consumers, &Limits::default(), faults, Token(1)),
             rows: MemoryRows::default(),
             log: Vec::new(),
             millis: 0,
@@ -455,7 +460,7 @@ fn the_membership_rows_of_a_person_channel_are_written_once() {
     let limits = Limits::default();
     let person = ChannelKey::new("b@a", ChannelKind::PERSON);
     let mut world = World::new(vec![]);
-    world.cursors = Cursors::new(person, &limits, Token(1));
+    world.cursors = Cursors::new(&person, &limits, Faults::default(), Token(1));
     assert_eq!(world.lead(1, 1, 0), vec![]);
     let out = world.commit(3);
     assert_eq!(runs(&out)[0].0, crate::hooks::MEMBERSHIP);
@@ -465,7 +470,7 @@ fn the_membership_rows_of_a_person_channel_are_written_once() {
     assert!(runs(&world.commit(4)).is_empty(), "later messages write nothing");
     assert!(world.cursors.is_idle());
     for (id, kind) in [("b@a____cmd", ChannelKind::PERSON), ("g", ChannelKind::GROUP)] {
-        world.cursors = Cursors::new(ChannelKey::new(id, kind), &limits, Token(1));
+        world.cursors = Cursors::new(&ChannelKey::new(id, kind), &limits, Faults::default(), Token(1));
         assert_eq!(world.lead(1, 1, 3), vec![], "{id}");
     }
 }
@@ -521,12 +526,9 @@ fn cursor_rows_order_like_cursors_and_reject_nonsense() {
 #[cfg(feature = "mutants")]
 mod planted {
     use super::*;
-    use crate::hooks::faults::Faults;
 
     fn world(consumer: Consumer, faults: Faults) -> World {
-        let mut world = World::new(vec![consumer]);
-        world.cursors.plant(faults);
-        world
+        World::with(vec![consumer], faults)
     }
 
     #[test]
