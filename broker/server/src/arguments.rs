@@ -18,6 +18,8 @@ pub enum Command {
     ConfigCheck(ServeArguments),
     /// Print the default configuration.
     ConfigDefault,
+    /// Print the reference page of the configuration.
+    ConfigMarkdown,
     /// Make an API key.
     Key,
     /// Put load on a server, or measure the machine.
@@ -50,6 +52,9 @@ pub enum Error {
     /// Not an option of this command.
     #[error("unknown option `{0}`")]
     UnknownOption(String),
+    /// A word behind a command that takes none.
+    #[error("nothing may follow here, but there is `{0}`")]
+    Trailing(String),
     /// An option without its value.
     #[error("`{0}` needs a value")]
     MissingValue(String),
@@ -67,8 +72,8 @@ penstock: a message broker for chat, notifications, live rooms and events
       Runs a node. When it is ready it prints one JSON line on standard output; logs go to standard error.
       --dev accepts any token, needs no API key, serves the demo page and listens on loopback addresses only.
   penstock config check [--config FILE] [--set section.key=value …]
-  penstock config default
-      Prints every key with its default and meaning.
+  penstock config default | markdown
+      Prints every key with its default and meaning: as a configuration file, or as the reference page.
   penstock key
       Makes an API key and the hash of it for the configuration.
   penstock bench --target URL --mode person|group|fanout|idle|login [OPTION VALUE …]
@@ -84,18 +89,27 @@ penstock: a message broker for chat, notifications, live rooms and events
         let mut words = words.into_iter();
         let command = match words.next().as_deref() {
             None | Some("help" | "--help" | "-h") => Command::Help,
-            Some("version" | "--version" | "-V") => Command::Version,
+            Some("version" | "--version" | "-V") => alone(Command::Version, words)?,
             Some("serve") => Command::Serve(options(words)?),
-            Some("key") => Command::Key,
+            Some("key") => alone(Command::Key, words)?,
             Some("bench") => Command::Bench(penstock_bench::options::Command::parse(words)?),
             Some("config") => match words.next().as_deref() {
                 Some("check") => Command::ConfigCheck(options(words)?),
-                Some("default") => Command::ConfigDefault,
+                Some("default") => alone(Command::ConfigDefault, words)?,
+                Some("markdown") => alone(Command::ConfigMarkdown, words)?,
                 other => return Err(Error::UnknownCommand(format!("config {}", other.unwrap_or("")))),
             },
             Some(other) => return Err(Error::UnknownCommand(other.to_owned())),
         };
         Ok(Arguments { command })
+    }
+}
+
+/// A command that takes no further words.
+fn alone(command: Command, mut words: impl Iterator<Item = String>) -> Result<Command, Error> {
+    match words.next() {
+        None => Ok(command),
+        Some(word) => Err(Error::Trailing(word)),
     }
 }
 
@@ -157,6 +171,9 @@ mod tests {
             Err(Error::UnknownOption("--conf".to_owned()))
         );
         assert!(matches!(parse("bench --mode x"), Err(Error::Bench(_))));
+        for line in ["version --json", "key --json", "config default --json"] {
+            assert_eq!(parse(line), Err(Error::Trailing("--json".to_owned())), "{line}");
+        }
         assert_eq!(
             parse("serve --config"),
             Err(Error::MissingValue("--config".to_owned()))

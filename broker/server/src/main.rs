@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use penstock::arguments::{Arguments, Command, Error, ServeArguments};
-use penstock::config::{Settings, default_toml};
+use penstock::config::{Settings, default_toml, markdown};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,6 +31,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Help => out(Arguments::USAGE),
         Command::Version => out(&format!("penstock {}", env!("CARGO_PKG_VERSION"))),
         Command::ConfigDefault => out(default_toml().trim_end()),
+        Command::ConfigMarkdown => out(markdown().trim_end()),
         Command::ConfigCheck(arguments) => {
             settings(&arguments)?;
             out("the configuration is valid")
@@ -38,7 +39,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Key => {
             let (key, digest) = penstock::keys::new_api_key().context("the system gives no random bytes")?;
             out(&format!(
-                "API key (give it to your backend): {key}\nauth.api_key_sha256 = \"{digest}\""
+                "API key, for your back end: {key}\nFor the configuration:\n\n[auth]\napi_key_sha256 = \"{digest}\""
             ))
         }
         Command::Bench(command) => out(&penstock_bench::run(command)?),

@@ -4,7 +4,7 @@ use crate::config::Settings;
 use crate::driver::{Clients, Clock, Fatal, Mailbox, Node, Transport};
 use crate::metrics;
 use crate::node::{self, Surroundings};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use penstock_core::admin::{Answer, Ask};
 use penstock_core::client::{CloseReason, ServerFrame, shard_of};
 use penstock_core::effect::Event;
@@ -15,7 +15,7 @@ use penstock_net::gateway::{self, Connections, Dispatch, Gateway, Inbound, Offer
 use penstock_net::http;
 use penstock_net::origin::Origins;
 use std::future::Future;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -36,6 +36,9 @@ pub fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
     start_logging(&settings);
     if dev {
         tracing::warn!("development mode: every token is accepted, no API key is needed, loopback only");
+        if settings.api_key_sha256.is_some() {
+            tracing::warn!("auth.api_key_sha256 is set, but has no effect with --dev");
+        }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -69,8 +72,8 @@ fn check_safety(settings: &Settings, dev: bool) -> anyhow::Result<()> {
 }
 
 fn start_logging(settings: &Settings) {
-    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // The configuration has checked it.
+    let filter = tracing_subscriber::EnvFilter::new(&settings.log_level);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
@@ -113,10 +116,17 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
         Arc::clone(&gateway_metrics),
     )
     .await
-    .context("the gateway cannot listen (gateway.tcp_listen, gateway.ws_listen)")?;
+    .map_err(|failed| {
+        let key = if failed.address == settings.gateway.tcp_listen {
+            "gateway.tcp_listen"
+        } else {
+            "gateway.ws_listen"
+        };
+        cannot_listen(key, failed.address, &failed.error)
+    })?;
     let listener = TcpListener::bind(settings.http.listen)
         .await
-        .with_context(|| format!("cannot listen on http.listen = {}", settings.http.listen))?;
+        .map_err(|error| cannot_listen("http.listen", settings.http.listen, &error))?;
     let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
     let api = Arc::new(Api {
         node: Arc::clone(&running),
@@ -143,6 +153,23 @@ async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
         .context("a request goes on beyond the time to drain: the node's threads were not ended in order")?;
     tokio::task::spawn_blocking(move || node.stop()).await?;
     Ok(())
+}
+
+/// Why a listener is missing, and what to do about it.
+fn cannot_listen(key: &str, address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+    let free = SocketAddr::new(address.ip(), 0);
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "another program has this port, perhaps another node: stop it, or choose another port, as with --set {key}={free}, \
+             which takes a free one"
+        ),
+        ErrorKind::AddrNotAvailable => {
+            "no interface of this machine has this address; 0.0.0.0 stands for all of them".to_owned()
+        }
+        ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose a higher one".to_owned(),
+        _ => format!("choose another address with --set {key}=ADDRESS:PORT"),
+    };
+    anyhow!("cannot listen on {key} = {address} ({error}): {hint}")
 }
 
 /// Waits until the last task that asks the node has let go of it. The process may end only after the node's threads: the store

@@ -15,6 +15,9 @@ pub const SYSTEM_DEVICE_ID: &str = "____device";
 pub const INTERNAL_PREFIX: &str = "__wk_internal_";
 /// The internal channel that lists the system uids.
 pub const SYSTEM_UIDS_CHANNEL: &str = "__wk_internal_system_uids__";
+/// Longest uid, and longest id of a channel as its users name it, bytes. A person's or agent's channel id, which is two uids, is
+/// held to it too. Stored names may be a little longer, for what the broker itself puts behind an id.
+pub const ID_BYTES_MAX: usize = 1_000;
 /// Stands between the two uids of a person or agent channel id.
 const SEPARATOR: char = '@';
 
@@ -36,6 +39,9 @@ pub enum IdError {
     /// The name belongs to the broker itself.
     #[error("the name is reserved")]
     Reserved,
+    /// Longer than [`ID_BYTES_MAX`].
+    #[error("the id is longer than {ID_BYTES_MAX} bytes")]
+    TooLong,
 }
 
 /// The one id of the person channel between two uids, the same for either order.
@@ -56,19 +62,20 @@ pub fn canonical_person(left: &str, right: &str) -> String {
 ///
 /// # Errors
 /// [`IdError::Empty`] for an empty side, [`IdError::Parts`] for anything but two parts, [`IdError::NotAPart`] when
-/// neither part is the sender, so that nobody can name a conversation of two others.
+/// neither part is the sender, so that nobody can name a conversation of two others, [`IdError::TooLong`] when both uids
+/// together are.
 pub fn normalise_person(sender: &str, id: &str) -> Result<String, IdError> {
     if sender.is_empty() || id.is_empty() {
         return Err(IdError::Empty);
     }
     if !id.contains(SEPARATOR) {
-        return Ok(canonical_person(sender, id));
+        return bounded(canonical_person(sender, id));
     }
     let (left, right) = split(id)?;
     if left != sender && right != sender {
         return Err(IdError::NotAPart);
     }
-    Ok(canonical_person(left, right))
+    bounded(canonical_person(left, right))
 }
 
 /// The other uid of a person channel, as `viewer` must see it; `None` if the viewer is not part of it.
@@ -95,16 +102,16 @@ pub fn person_members(canonical: &str) -> Result<(&str, &str), IdError> {
 /// The agent channel id for what `sender` calls `id`: an agent's uid, or `uid@agent` as it stands.
 ///
 /// # Errors
-/// [`IdError::Empty`] for an empty side, [`IdError::Parts`] for anything but two parts.
+/// [`IdError::Empty`] for an empty side, [`IdError::Parts`] for anything but two parts, [`IdError::TooLong`].
 pub fn normalise_agent<'a>(sender: &str, id: &'a str) -> Result<Cow<'a, str>, IdError> {
     if sender.is_empty() || id.is_empty() {
         return Err(IdError::Empty);
     }
     if !id.contains(SEPARATOR) {
-        return Ok(Cow::Owned(join(sender, id)));
+        return bounded(Cow::Owned(join(sender, id)));
     }
     split(id)?;
-    Ok(Cow::Borrowed(id))
+    bounded(Cow::Borrowed(id))
 }
 
 /// The two sides `(uid, agent)` of an agent channel id.
@@ -159,7 +166,7 @@ pub fn is_reserved(name: &str) -> bool {
     name.starts_with(INTERNAL_PREFIX) || name == SYSTEM_UID || name == SYSTEM_DEVICE_ID
 }
 
-/// Checks a uid that somebody wants to create: not empty, no `@`, `#` or `&`, not reserved.
+/// Checks a uid that somebody wants to create: not empty, not too long, no `@`, `#` or `&`, not reserved.
 ///
 /// # Errors
 /// The first rule that it breaks.
@@ -167,8 +174,8 @@ pub fn check_uid(uid: &str) -> Result<(), IdError> {
     check(uid, &['@', '#', '&'])
 }
 
-/// Checks the id of a channel that somebody wants to manage: not empty, no `#` or `@`, not reserved, and not a command
-/// channel, which exists only beside its source.
+/// Checks the id of a channel that somebody wants to manage: not empty, not too long, no `#` or `@`, not reserved, and not a
+/// command channel, which exists only beside its source.
 ///
 /// # Errors
 /// The first rule that it breaks.
@@ -183,6 +190,7 @@ fn check(id: &str, forbidden: &[char]) -> Result<(), IdError> {
     if id.is_empty() {
         return Err(IdError::Empty);
     }
+    bounded(id)?;
     if let Some(found) = id.chars().find(|character| forbidden.contains(character)) {
         return Err(IdError::Character(found));
     }
@@ -190,6 +198,14 @@ fn check(id: &str, forbidden: &[char]) -> Result<(), IdError> {
         Err(IdError::Reserved)
     } else {
         Ok(())
+    }
+}
+
+fn bounded<T: AsRef<str>>(id: T) -> Result<T, IdError> {
+    if id.as_ref().len() > ID_BYTES_MAX {
+        Err(IdError::TooLong)
+    } else {
+        Ok(id)
     }
 }
 
@@ -304,5 +320,22 @@ mod tests {
         assert_eq!(check_channel("a#b"), Err(IdError::Character('#')));
         assert_eq!(check_channel("g1____cmd"), Err(IdError::Reserved));
         assert_eq!(check_channel(SYSTEM_UIDS_CHANNEL), Err(IdError::Reserved));
+    }
+
+    #[test]
+    fn an_id_is_bounded_alone_and_as_two_uids() {
+        let (longest, longer) = ("a".repeat(ID_BYTES_MAX), "a".repeat(ID_BYTES_MAX + 1));
+        assert_eq!(check_uid(&longest), Ok(()));
+        assert_eq!(check_channel(&longest), Ok(()));
+        assert_eq!(check_uid(&longer), Err(IdError::TooLong));
+        assert_eq!(check_channel(&longer), Err(IdError::TooLong));
+        let rest = ID_BYTES_MAX - "u1@".len();
+        assert!(normalise_person("u1", &longest[..rest]).is_ok_and(|id| id.len() == ID_BYTES_MAX));
+        assert_eq!(normalise_person("u1", &longest[..=rest]), Err(IdError::TooLong));
+        assert_eq!(normalise_agent("u1", &longest[..=rest]), Err(IdError::TooLong));
+        assert_eq!(
+            normalise_agent("u1", &format!("u1@{longest}")),
+            Err(IdError::TooLong)
+        );
     }
 }

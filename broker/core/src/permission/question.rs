@@ -190,7 +190,7 @@ impl Question {
 /// its suffix (client contract 5.4).
 ///
 /// # Errors
-/// The id is empty, malformed, of a conversation of others, or the broker's own (16).
+/// The id is empty, too long, malformed, of a conversation of others, or the broker's own (16).
 pub fn normalise(uid: &Uid, id: &str, kind: ChannelKind) -> Result<ChannelKey, Reason> {
     if uid.as_str().is_empty() || id.starts_with(channel_id::INTERNAL_PREFIX) {
         return Err(Reason::CHANNEL_ID);
@@ -201,7 +201,7 @@ pub fn normalise(uid: &Uid, id: &str, kind: ChannelKind) -> Result<ChannelKey, R
         ChannelKind::AGENT => channel_id::normalise_agent(uid.as_str(), source)
             .ok()
             .map(std::borrow::Cow::into_owned),
-        _ if source.is_empty() => None,
+        _ if source.is_empty() || source.len() > channel_id::ID_BYTES_MAX => None,
         _ => Some(source.to_owned()),
     };
     let key = ChannelKey::new(&canonical.ok_or(Reason::CHANNEL_ID)?, kind);

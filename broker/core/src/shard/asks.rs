@@ -170,8 +170,8 @@ impl Shard {
         token: &Secret,
         (flag, level): (DeviceFlag, DeviceLevel),
     ) {
-        if channel_id::check_uid(uid.as_str()).is_err() || channel_id::is_reserved(uid.as_str()) {
-            let text = "`uid` is empty, reserved, or has one of @ # &".to_owned();
+        if let Err(error) = channel_id::check_uid(uid.as_str()) {
+            let text = format!("invalid `uid`: {error}");
             return answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
         }
         if token.0.is_empty() {
@@ -318,10 +318,8 @@ fn channel_of(id: &str, kind: ChannelKind) -> Result<ChannelKey, Failure> {
             kind.0
         )));
     }
-    if channel_id::check_channel(id).is_err() || channel_id::is_reserved(id) {
-        return Err(Failure::Invalid(
-            "`channel_id` is empty, reserved, or has one of # @".to_owned(),
-        ));
+    if let Err(error) = channel_id::check_channel(id) {
+        return Err(Failure::Invalid(format!("invalid `channel_id`: {error}")));
     }
     Ok(ChannelKey::new(id, kind))
 }

@@ -8,6 +8,7 @@ use crate::types::{
     Replica, Seq, VoterSet,
 };
 use bytes::Bytes;
+use penstock_wire::channel_id;
 use penstock_wire::storage::v1;
 
 /// A replica in its stored form.
@@ -164,8 +165,9 @@ pub fn name(channel: &ChannelKey) -> v1::ChannelName {
     }
 }
 
-/// Longest uid or channel id, bytes.
+/// Longest uid or channel id in a row, bytes: the longest that a user may name, and what the broker puts behind one.
 pub const ID_BYTES_MAX: usize = 1_024;
+const _: () = assert!(channel_id::ID_BYTES_MAX + channel_id::COMMAND_SUFFIX.len() <= ID_BYTES_MAX);
 
 /// A channel from its stored name: a non-empty id of bounded length, a kind of 1..=255.
 ///

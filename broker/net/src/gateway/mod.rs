@@ -152,6 +152,17 @@ struct Shared<D: Dispatch> {
     is_stopping: AtomicBool,
 }
 
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {error}")]
+pub struct BindError {
+    /// The address that was asked for.
+    pub address: SocketAddr,
+    /// The system's answer.
+    #[source]
+    pub error: io::Error,
+}
+
 /// A running gateway. Dropping it stops accepting but leaves open connections alone; see [`Gateway::stop`].
 pub struct Gateway<D: Dispatch> {
     shared: Arc<Shared<D>>,
@@ -170,7 +181,7 @@ impl<D: Dispatch> Gateway<D> {
         dispatch: Arc<D>,
         connections: Arc<Connections>,
         metrics: Arc<Metrics>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, BindError> {
         let (stop, _) = watch::channel(false);
         let listeners = [(config.tcp, Carrier::Tcp), (config.websocket, Carrier::WebSocket)];
         let shared = Arc::new(Shared {
@@ -185,7 +196,9 @@ impl<D: Dispatch> Gateway<D> {
         let mut bound = Vec::new();
         for (address, carrier) in listeners {
             if let Some(address) = address {
-                bound.push((TcpListener::bind(address).await?, carrier));
+                let failed = |error| BindError { address, error };
+                let listener = TcpListener::bind(address).await.map_err(failed)?;
+                bound.push((listener.local_addr().map_err(failed)?, listener, carrier));
             }
         }
         let mut gateway = Self {
@@ -194,11 +207,10 @@ impl<D: Dispatch> Gateway<D> {
             tcp: None,
             websocket: None,
         };
-        for (listener, carrier) in bound {
-            let address = Some(listener.local_addr()?);
+        for (address, listener, carrier) in bound {
             match carrier {
-                Carrier::Tcp => gateway.tcp = address,
-                Carrier::WebSocket => gateway.websocket = address,
+                Carrier::Tcp => gateway.tcp = Some(address),
+                Carrier::WebSocket => gateway.websocket = Some(address),
             }
             let shared = Arc::clone(&gateway.shared);
             tokio::spawn(listen::accept(

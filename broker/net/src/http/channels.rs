@@ -1,9 +1,9 @@
 //! `/channel/…`
 
 use super::State;
-use super::json::{Body, changed, failed, flag, refusal, text, uids, unexpected};
+use super::bounded::{Id, text, uids};
+use super::json::{Body, Parameters, changed, failed, flag, refusal, unexpected};
 use axum::Json;
-use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use penstock_core::admin::{Answer, Ask, ChannelFlags, List, ListChange};
@@ -15,7 +15,7 @@ use serde_json::json;
 #[derive(Deserialize)]
 pub(super) struct Channel {
     #[serde(default)]
-    channel_id: String,
+    channel_id: Id,
     #[serde(default)]
     channel_type: u8,
     #[serde(default, deserialize_with = "flag")]
@@ -31,7 +31,7 @@ pub(super) struct Channel {
     #[serde(default, deserialize_with = "flag")]
     reset: bool,
     #[serde(default)]
-    subscribers: Vec<String>,
+    subscribers: Vec<Id>,
 }
 
 impl Channel {
@@ -45,7 +45,7 @@ impl Channel {
         }
     }
 
-    fn ask(&self, reset: bool, subscribers: &[String]) -> Ask {
+    fn ask(&self, reset: bool, subscribers: &[Id]) -> Ask {
         Ask::PutChannel {
             channel_id: text(&self.channel_id),
             kind: ChannelKind(self.channel_type),
@@ -85,15 +85,15 @@ pub(super) async fn delete(
 #[derive(Deserialize)]
 pub(super) struct Members {
     #[serde(default)]
-    channel_id: String,
+    channel_id: Id,
     #[serde(default)]
     channel_type: u8,
     #[serde(default, deserialize_with = "flag")]
     reset: bool,
     #[serde(default)]
-    subscribers: Vec<String>,
+    subscribers: Vec<Id>,
     #[serde(default)]
-    uids: Vec<String>,
+    uids: Vec<Id>,
     #[serde(default, deserialize_with = "flag")]
     temp_subscriber: bool,
 }
@@ -193,14 +193,14 @@ pub(super) async fn subscriber_add(
 #[derive(Deserialize)]
 pub(super) struct Named {
     #[serde(default)]
-    channel_id: String,
+    channel_id: Id,
     #[serde(default)]
     channel_type: u8,
 }
 
 pub(super) async fn whitelist(
     axum::extract::State(state): axum::extract::State<State>,
-    Query(query): Query<Named>,
+    Parameters(query): Parameters<Named>,
 ) -> Response {
     let ask = Ask::ReadList {
         channel_id: text(&query.channel_id),

@@ -3,8 +3,9 @@
 use super::State;
 use axum::Json;
 use axum::body::{Bytes, HttpBody as _};
-use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,6 @@ use penstock_core::types::{ChannelKind, Reason, Uid};
 use penstock_wire::channel_id;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use tokio::time::timeout;
 
 const TOO_LARGE: &str = "the body is too large or was cut: see http.body_bytes_max";
@@ -26,24 +26,56 @@ impl<T: DeserializeOwned> FromRequest<State> for Body<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &State) -> Result<Body<T>, Response> {
+        let refuse = refusal_of(request.uri());
         // By its announcement, before any of it is waited for; what is not announced is counted as it comes.
         if request.body().size_hint().lower() > state.config.body_bytes_max as u64 {
-            return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, TOO_LARGE));
+            return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, TOO_LARGE));
         }
         let reading = Bytes::from_request(request, state);
         let read = timeout(state.config.request_timeout, reading)
             .await
             .map_err(|_| {
-                refusal(
+                refuse(
                     StatusCode::REQUEST_TIMEOUT,
                     "the body did not come in time: see http.request_timeout_ms",
                 )
             })?;
-        let bytes = read.map_err(|rejection| refusal(rejection.status(), TOO_LARGE))?;
+        let bytes = read.map_err(|rejection| refuse(rejection.status(), TOO_LARGE))?;
         serde_json::from_slice(&bytes)
             .map(Body)
-            .map_err(|error| refusal(StatusCode::BAD_REQUEST, &format!("invalid JSON body: {error}")))
+            .map_err(|error| refuse(StatusCode::BAD_REQUEST, &format!("invalid JSON body: {error}")))
     }
+}
+
+/// The parameters behind the `?` of a request.
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<State> for Parameters<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &State) -> Result<Parameters<T>, Response> {
+        Query::try_from_uri(&parts.uri)
+            .map(|Query(read)| Parameters(read))
+            .map_err(|error| {
+                let why =
+                    std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                refusal_of(&parts.uri)(StatusCode::BAD_REQUEST, &format!("invalid parameters: {why}"))
+            })
+    }
+}
+
+/// The shape in which the route of this address refuses.
+fn refusal_of(uri: &Uri) -> fn(StatusCode, &str) -> Response {
+    if uri.path().starts_with("/message/") {
+        send_error
+    } else {
+        refusal
+    }
+}
+
+/// `{"error":…}`, the shape of the routes below `/message`.
+pub(super) fn send_error(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "error": text }))).into_response()
 }
 
 /// `{"msg":…,"status":…}`, the error shape of the contract.
@@ -136,16 +168,6 @@ pub(super) fn message(committed: &Committed, reader: &Uid) -> Value {
         object["topic"] = json!(&*draft.topic);
     }
     object
-}
-
-/// Uids of a request.
-pub(super) fn uids(texts: &[String]) -> Vec<Uid> {
-    texts.iter().map(|text| Uid::new(text)).collect()
-}
-
-/// A shared text.
-pub(super) fn text(text: &str) -> Arc<str> {
-    Arc::from(text)
 }
 
 /// 0/1 integers and booleans are both flags.

@@ -1,9 +1,11 @@
 //! `/message/…` and history.
 
 use super::State;
-use super::json::{Body, describe, failed, flag, message, reason_text, refusal, text, uids, unexpected};
+use super::bounded::{Id, Text, text, uids};
+use super::json::{
+    Body, Parameters, describe, failed, flag, message, reason_text, refusal, send_error, unexpected,
+};
 use axum::Json;
-use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -30,19 +32,19 @@ struct Header {
 #[derive(Deserialize)]
 pub(super) struct Send {
     #[serde(default, alias = "sender_uid")]
-    from_uid: String,
+    from_uid: Id,
     #[serde(default)]
-    channel_id: String,
+    channel_id: Id,
     #[serde(default)]
     channel_type: u8,
     #[serde(default)]
     payload: String,
     #[serde(default)]
-    client_msg_no: String,
+    client_msg_no: Text,
     #[serde(default)]
     setting: u8,
     #[serde(default)]
-    topic: String,
+    topic: Text,
     #[serde(default)]
     expire: u32,
     #[serde(default)]
@@ -54,12 +56,7 @@ pub(super) struct Send {
     #[serde(default, deserialize_with = "flag")]
     sync_once: bool,
     #[serde(default)]
-    subscribers: Vec<String>,
-}
-
-/// `{"error":…}`, the shape of this one route.
-fn send_error(status: StatusCode, text: &str) -> Response {
-    (status, Json(json!({ "error": text }))).into_response()
+    subscribers: Vec<Id>,
 }
 
 pub(super) async fn send(
@@ -161,16 +158,16 @@ fn sent(outcome: Outcome) -> Response {
 /// Query of `GET /message/outcome`.
 #[derive(Deserialize)]
 pub(super) struct OutcomeOf {
-    channel_id: String,
+    channel_id: Id,
     channel_type: u8,
-    from_uid: String,
-    client_msg_no: String,
+    from_uid: Id,
+    client_msg_no: Text,
 }
 
 /// What became of a send (SF-5): `committed` with its place, `unknown` while it is open, or `not_found`.
 pub(super) async fn outcome(
     axum::extract::State(state): axum::extract::State<State>,
-    Query(query): Query<OutcomeOf>,
+    Parameters(query): Parameters<OutcomeOf>,
 ) -> Response {
     let ask = Ask::SendOutcome {
         channel_id: text(&query.channel_id),
@@ -191,7 +188,10 @@ pub(super) async fn outcome(
         Answer::Sent(Outcome::Refused(_)) | Answer::NoSuchSend => {
             Json(json!({ "outcome": "not_found" })).into_response()
         }
-        Answer::Failed(failure) => failed(&failure),
+        Answer::Failed(failure) => {
+            let (status, text) = describe(&failure);
+            send_error(status, &text)
+        }
         _ => unexpected(),
     }
 }
@@ -200,9 +200,9 @@ pub(super) async fn outcome(
 #[derive(Deserialize)]
 pub(super) struct Sync {
     #[serde(default)]
-    login_uid: String,
+    login_uid: Id,
     #[serde(default)]
-    channel_id: String,
+    channel_id: Id,
     #[serde(default)]
     channel_type: u8,
     #[serde(default)]

@@ -7,6 +7,7 @@
 //! Decisions. What a request may do is decided by the core; only its form is checked here.
 
 mod auth;
+mod bounded;
 mod channels;
 mod demo;
 mod foreign;

@@ -1,9 +1,9 @@
 //! Health, metrics and where to connect.
 
 use super::State;
-use super::json::{Body, refusal, unexpected};
+use super::bounded::Id;
+use super::json::{Body, Parameters, refusal, unexpected};
 use axum::Json;
-use axum::extract::Query;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use penstock_core::admin::{Answer, Ask};
@@ -23,7 +23,7 @@ fn addresses(state: &State) -> Value {
 
 pub(super) async fn route(
     axum::extract::State(state): axum::extract::State<State>,
-    Query(query): Query<RouteOf>,
+    Parameters(query): Parameters<RouteOf>,
 ) -> Response {
     if query.intranet == 1 {
         return Json(json!({ "tcp_addr": state.config.tcp_addr, "ws_addr": "", "wss_addr": "" }))
@@ -34,10 +34,10 @@ pub(super) async fn route(
 
 pub(super) async fn route_batch(
     axum::extract::State(state): axum::extract::State<State>,
-    Body(uids): Body<Vec<String>>,
+    Body(uids): Body<Vec<Id>>,
 ) -> Response {
     let mut route = addresses(&state);
-    route["uids"] = json!(uids);
+    route["uids"] = uids.iter().map(|uid| json!(&**uid)).collect();
     Json(json!([route])).into_response()
 }
 

@@ -1,7 +1,8 @@
 //! `/user/…`
 
 use super::State;
-use super::json::{Body, changed, done, failed, refusal, text, uids, unexpected};
+use super::bounded::{Id, Text, text, uids};
+use super::json::{Body, changed, done, failed, refusal, unexpected};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -15,9 +16,9 @@ use serde_json::{Value, json};
 #[derive(Deserialize)]
 pub(super) struct Token {
     #[serde(default)]
-    uid: String,
+    uid: Id,
     #[serde(default)]
-    token: String,
+    token: Text,
     #[serde(default)]
     device_flag: u8,
     #[serde(default)]
@@ -51,7 +52,7 @@ pub(super) async fn token(
 /// Body of `POST /user/device_quit`.
 #[derive(Deserialize)]
 pub(super) struct DeviceQuit {
-    uid: String,
+    uid: Id,
     device_flag: i16,
 }
 
@@ -82,7 +83,7 @@ pub(super) async fn device_quit(
 
 pub(super) async fn online_status(
     axum::extract::State(state): axum::extract::State<State>,
-    Body(body): Body<Vec<String>>,
+    Body(body): Body<Vec<Id>>,
 ) -> Response {
     if body.is_empty() {
         return done();
@@ -114,7 +115,7 @@ pub(super) async fn system_uids(axum::extract::State(state): axum::extract::Stat
 #[derive(Deserialize)]
 pub(super) struct Uids {
     #[serde(default)]
-    uids: Vec<String>,
+    uids: Vec<Id>,
 }
 
 pub(super) async fn system_uids_add(
@@ -132,7 +133,7 @@ pub(super) async fn system_uids_remove(
 }
 
 async fn change_system_uids(state: &State, body: &Uids, add: bool) -> Response {
-    if body.uids.is_empty() || body.uids.iter().any(String::is_empty) {
+    if body.uids.is_empty() || body.uids.iter().any(|uid| uid.is_empty()) {
         return refusal(
             StatusCode::BAD_REQUEST,
             "`uids` must be a list of uids that are not empty",

@@ -1,9 +1,15 @@
 //! Configuration: one TOML file, `--set section.key=value` on top, documented defaults below. Unknown keys are refused.
 
 mod keys;
+mod kind;
+mod log_filter;
+mod nearest;
+mod reference;
 mod values;
 
-pub use keys::{KEYS, KeyInfo, default_toml, nearest};
+pub use keys::{KEYS, KeyInfo};
+pub use kind::Kind;
+pub use reference::{default_toml, markdown};
 pub use values::Error;
 
 use penstock_core::limits::Limits;
@@ -99,50 +105,64 @@ impl Settings {
     pub fn parse(text: &str, overrides: &[String]) -> Result<Settings, Error> {
         let values = Values::read(text, overrides)?;
         let shards = shards(&values)?;
+        let gateway = gateway(&values)?;
+        let limits = limits(&values, gateway.idle_timeout)?;
+        let http_listen = values.address("http.listen")?;
+        distinct([
+            ("gateway.tcp_listen", gateway.tcp_listen),
+            ("gateway.ws_listen", gateway.ws_listen),
+            ("http.listen", http_listen),
+        ])?;
         Ok(Settings {
-            node: values.integer("node.id", 1..=1023)? as u16,
-            data_dir: PathBuf::from(values.text("node.data_dir")?),
+            node: values.integer("node.id")? as u16,
+            data_dir: PathBuf::from(values.non_empty("node.data_dir")?),
             shards,
             cluster: values.non_empty("cluster.name")?,
-            copies: values.integer("cluster.copies", 1..=7)? as u8,
-            slot_groups: values.integer("cluster.slot_groups", 1..=64)? as u32,
-            gateway: gateway(&values)?,
+            copies: values.integer("cluster.copies")? as u8,
+            slot_groups: values.integer("cluster.slot_groups")? as u32,
+            gateway,
             http: Http {
-                listen: values.address("http.listen")?,
-                body_bytes_max: values.integer("http.body_bytes_max", 1_024..=64 << 20)? as usize,
-                connections_max: values.integer("http.connections_max", 1..=1_000_000)? as usize,
-                request_timeout: values.millis("http.request_timeout_ms", 100..=3_600_000)?,
-                external_tcp_addr: values.optional("http.external_tcp_addr")?,
-                external_ws_addr: values.optional("http.external_ws_addr")?,
+                listen: http_listen,
+                body_bytes_max: values.integer("http.body_bytes_max")? as usize,
+                connections_max: values.integer("http.connections_max")? as usize,
+                request_timeout: values.millis("http.request_timeout_ms")?,
+                external_tcp_addr: values.external("http.external_tcp_addr")?,
+                external_ws_addr: values.external("http.external_ws_addr")?,
                 demo_page: values.boolean("http.demo_page")?,
             },
             api_key_sha256: values.digest("auth.api_key_sha256")?,
             person_allowlist_required: values.boolean("message.person_allowlist_required")?,
-            limits: limits(&values)?,
-            low_space_bytes: values.integer("store.low_space_bytes", 0..=1 << 50)?,
+            limits,
+            low_space_bytes: values.integer("store.low_space_bytes")?,
             accept_lost_data: values.boolean("store.accept_lost_data")?,
-            log_level: values.non_empty("log.level")?,
+            log_level: values.log_filter("log.level")?,
             log_json: values.boolean("log.json")?,
-            drain: values.millis("shutdown.drain_ms", 0..=600_000)?,
+            drain: values.millis("shutdown.drain_ms")?,
         })
     }
 }
 
-fn shards(values: &Values) -> Result<u16, Error> {
-    let wanted = values.integer("node.shards", 0..=8)?;
-    match wanted {
-        0 => {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            // The largest power of two that is not above the cores, at most 8.
-            Ok(1 << cores.clamp(1, 8).ilog2())
+/// Two listeners cannot have one address; port 0 is another one each time.
+fn distinct(listeners: [(&'static str, SocketAddr); 3]) -> Result<(), Error> {
+    for (index, &(key, address)) in listeners.iter().enumerate() {
+        let same = listeners[..index]
+            .iter()
+            .find(|(_, other)| *other == address && address.port() != 0);
+        if let Some(&(other, _)) = same {
+            return Err(Error::SameAddress { key, other, address });
         }
-        1 | 2 | 4 | 8 => Ok(wanted as u16),
-        _ => Err(Error::Value {
-            key: "node.shards",
-            wanted: "0, 1, 2, 4 or 8".to_owned(),
-            found: wanted.to_string(),
-        }),
     }
+    Ok(())
+}
+
+fn shards(values: &Values) -> Result<u16, Error> {
+    let wanted = values.integer("node.shards")?;
+    if wanted > 0 {
+        return Ok(wanted as u16);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // The largest power of two that is not above the cores, at most 8.
+    Ok(1 << cores.clamp(1, 8).ilog2())
 }
 
 fn gateway(values: &Values) -> Result<Gateway, Error> {
@@ -150,26 +170,32 @@ fn gateway(values: &Values) -> Result<Gateway, Error> {
         tcp_listen: values.address("gateway.tcp_listen")?,
         ws_listen: values.address("gateway.ws_listen")?,
         allowed_origins: values.origins("gateway.allowed_origins")?,
-        connect_timeout: values.millis("gateway.connect_timeout_ms", 100..=60_000)?,
-        idle_timeout: values.millis("gateway.idle_timeout_ms", 1_000..=3_600_000)?,
-        connections_max: values.integer("gateway.connections_max", 1..=10_000_000)? as usize,
-        connections_per_ip_max: values.integer("gateway.connections_per_ip_max", 1..=10_000_000)? as usize,
-        outbound_bytes_max: values.integer("gateway.outbound_bytes_max", 65_536..=1 << 30)? as usize,
-        outbound_frames_max: values.integer("gateway.outbound_frames_max", 16..=1 << 20)? as usize,
+        connect_timeout: values.millis("gateway.connect_timeout_ms")?,
+        idle_timeout: values.millis("gateway.idle_timeout_ms")?,
+        connections_max: values.integer("gateway.connections_max")? as usize,
+        connections_per_ip_max: values.integer("gateway.connections_per_ip_max")? as usize,
+        outbound_bytes_max: values.integer("gateway.outbound_bytes_max")? as usize,
+        outbound_frames_max: values.integer("gateway.outbound_frames_max")? as usize,
     })
 }
 
-fn limits(values: &Values) -> Result<Limits, Error> {
-    let hours = values.integer("message.dedupe_window_hours", 1..=24 * 30)?;
+/// How much longer a session's lease is than the time that its client may be idle.
+const LEASE_BEYOND_IDLE: Duration = Duration::from_secs(20);
+
+fn limits(values: &Values, idle_timeout: Duration) -> Result<Limits, Error> {
+    let defaults = Limits::default();
+    let hours = values.integer("message.dedupe_window_hours")?;
     Ok(Limits {
-        payload_bytes_max: values.integer("message.payload_bytes_max", 1..=700_000)? as usize,
+        payload_bytes_max: values.integer("message.payload_bytes_max")? as usize,
         dedupe_window: Duration::from_secs(hours * 3_600),
-        append_timeout: values.millis("message.append_timeout_ms", 100..=60_000)?,
-        channel_idle: values.millis("channel.idle_evict_ms", 1_000..=86_400_000)?,
-        large_group_members: values.integer("delivery.large_group_members", 1..=100_000)? as u32,
-        reoffer_interval: values.millis("session.reoffer_interval_ms", 100..=3_600_000)?,
-        unacknowledged_max: values.integer("session.unacknowledged_max", 16..=1_000_000)? as usize,
-        ..Limits::default()
+        append_timeout: values.millis("message.append_timeout_ms")?,
+        channel_idle: values.millis("channel.idle_evict_ms")?,
+        large_group_members: values.integer("delivery.large_group_members")? as u32,
+        reoffer_interval: values.millis("session.reoffer_interval_ms")?,
+        unacknowledged_max: values.integer("session.unacknowledged_max")? as usize,
+        // Else an idle session would end with its lease, however long the configuration lets it be idle.
+        route_lease: defaults.route_lease.max(idle_timeout + LEASE_BEYOND_IDLE),
+        ..defaults
     })
 }
 
@@ -210,6 +236,9 @@ mod tests {
             "{said}"
         );
         for origins in [
+            "[\"https://a.example.org:443\"]",
+            "[\"http://a.example.org:80\"]",
+            "[\"https://me@a.example.org\"]",
             "\"https://a.example.org\"",
             "[1]",
             "[\"*\"]",
@@ -223,7 +252,66 @@ mod tests {
             );
         }
         let said = refused("[node]\nshards = 3\n", &[]);
-        assert!(said.contains("node.shards"), "{said}");
+        assert!(
+            said.contains("node.shards") && said.contains("0, 1, 2, 4, 8"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_misspelt_level_names_the_levels_and_the_nearest() {
+        let said = refused("[log]\nlevel = \"inof\"\n", &[]);
+        for part in [
+            "log.level",
+            "off, error, warn, info, debug or trace",
+            "did you mean `info`",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let said = refused("", &["log.level=penstok_net=debug"]);
+        assert!(said.contains("did you mean `penstock_net`"), "{said}");
+    }
+
+    #[test]
+    fn what_would_have_no_effect_is_refused() {
+        let said = refused("[gatway]\n", &[]);
+        assert!(said.contains("[gatway]") && said.contains("[gateway]"), "{said}");
+        for (wrong, key) in [
+            ("http.external_ws_addr=chat.example.org", "http.external_ws_addr"),
+            (
+                "http.external_tcp_addr=chat.example.org",
+                "http.external_tcp_addr",
+            ),
+            (
+                "http.external_tcp_addr=tcp://chat.example.org:1",
+                "http.external_tcp_addr",
+            ),
+            ("node.data_dir=\"\"", "node.data_dir"),
+            ("gateway.tcp_listen=localhost:5100", "gateway.tcp_listen"),
+            (
+                "http.listen=127.0.0.1:5200",
+                "`http.listen` and `gateway.ws_listen`",
+            ),
+        ] {
+            let said = refused("", &[wrong]);
+            assert!(said.contains(key), "{wrong}: {said}");
+        }
+        // A sign before a hexadecimal digit is none.
+        let signed = format!("auth.api_key_sha256=\"{}\"", "+1".repeat(32));
+        assert!(refused("", &[&signed]).contains("64 hexadecimal digits"));
+    }
+
+    #[test]
+    fn a_session_may_be_idle_as_long_as_the_configuration_says() {
+        let lease_of = |minutes: u64| {
+            let wanted = format!("gateway.idle_timeout_ms={}", minutes * 60_000);
+            let settings = Settings::parse("", &[wanted]).expect("valid");
+            (settings.gateway.idle_timeout, settings.limits.route_lease)
+        };
+        for minutes in [1, 3, 10, 60] {
+            let (idle, lease) = lease_of(minutes);
+            assert!(lease > idle, "{minutes} minutes: {lease:?}");
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! Flat, typed access to configuration values: file, then overrides, then defaults.
+//! Flat, typed access to configuration values: file, then overrides, then defaults. What a key may hold stands in its
+//! declaration alone.
 
-use super::keys::{KEYS, nearest};
+use super::keys::{self, KEYS};
+use super::kind::Kind;
+use super::log_filter;
+use super::nearest::{nearest_key, nearest_section};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::Value;
 
@@ -24,16 +27,46 @@ pub enum Error {
     /// A value outside a section.
     #[error("`{0}` stands outside a section; keys are written as `[section]` and `key = value`")]
     NoSection(String),
+    /// A section without any known key.
+    #[error("unknown section `[{found}]`; did you mean `[{nearest}]`?")]
+    UnknownSection {
+        /// What was written.
+        found: String,
+        /// The section of the nearest known key.
+        nearest: &'static str,
+    },
     /// An override without a value.
     #[error("`--set {0}` is not of the form section.key=value")]
     Override(String),
+    /// A log filter with a word that is neither a level nor a part.
+    #[error("`{key}` must be {wanted}: `{word}` is neither; did you mean `{meant}`?")]
+    LogFilter {
+        /// The key.
+        key: &'static str,
+        /// What would be right.
+        wanted: Kind,
+        /// What is not understood.
+        word: String,
+        /// The nearest known word.
+        meant: &'static str,
+    },
+    /// Two listeners on one address.
+    #[error("`{key}` and `{other}` are both {address}: each needs a port of its own")]
+    SameAddress {
+        /// One key.
+        key: &'static str,
+        /// The other key.
+        other: &'static str,
+        /// The address of both.
+        address: SocketAddr,
+    },
     /// A value of the wrong type or out of range.
     #[error("`{key}` must be {wanted}, but is {found}")]
     Value {
         /// The key.
         key: &'static str,
         /// What would be right.
-        wanted: String,
+        wanted: Kind,
         /// What was found.
         found: String,
     },
@@ -54,6 +87,9 @@ impl Values {
             let Value::Table(content) = content else {
                 return Err(Error::NoSection(section));
             };
+            if content.is_empty() && !keys::is_section(&section) {
+                return Err(unknown_section(section));
+            }
             for (key, value) in content {
                 set(&mut values, &format!("{section}.{key}"), value)?;
             }
@@ -71,60 +107,67 @@ impl Values {
         self.0.get(key).expect("every key that is read stands in KEYS")
     }
 
-    pub(super) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Result<u64, Error> {
-        let value = self.value(key);
+    pub(super) fn integer(&self, key: &'static str) -> Result<u64, Error> {
+        let (value, kind) = (self.value(key), kind(key));
+        let is_within = |number: &u64| match kind {
+            Kind::Number { from, to, .. } => (from..=to).contains(number),
+            Kind::OneOf(numbers) => numbers.contains(number),
+            _ => false,
+        };
         value
             .as_integer()
             .and_then(|number| u64::try_from(number).ok())
-            .filter(|number| range.contains(number))
-            .ok_or_else(|| {
-                wrong(
-                    key,
-                    &format!("a whole number from {} to {}", range.start(), range.end()),
-                    value,
-                )
-            })
+            .filter(is_within)
+            .ok_or_else(|| wrong(key, value))
     }
 
-    pub(super) fn millis(&self, key: &'static str, range: RangeInclusive<u64>) -> Result<Duration, Error> {
-        self.integer(key, range).map(Duration::from_millis)
+    pub(super) fn millis(&self, key: &'static str) -> Result<Duration, Error> {
+        self.integer(key).map(Duration::from_millis)
     }
 
     pub(super) fn boolean(&self, key: &'static str) -> Result<bool, Error> {
         let value = self.value(key);
-        value.as_bool().ok_or_else(|| wrong(key, "true or false", value))
+        value.as_bool().ok_or_else(|| wrong(key, value))
     }
 
-    pub(super) fn text(&self, key: &'static str) -> Result<String, Error> {
+    pub(super) fn text(&self, key: &'static str) -> Result<&str, Error> {
         let value = self.value(key);
-        value
-            .as_str()
-            .map(str::to_owned)
-            .ok_or_else(|| wrong(key, "a text in quotes", value))
+        value.as_str().ok_or_else(|| wrong(key, value))
     }
 
     pub(super) fn non_empty(&self, key: &'static str) -> Result<String, Error> {
         let text = self.text(key)?;
         if text.is_empty() {
-            Err(wrong(key, "a text that is not empty", self.value(key)))
+            Err(wrong(key, self.value(key)))
         } else {
-            Ok(text)
+            Ok(text.to_owned())
         }
     }
 
-    pub(super) fn optional(&self, key: &'static str) -> Result<Option<String>, Error> {
-        Ok(Some(self.text(key)?).filter(|text| !text.is_empty()))
+    pub(super) fn address(&self, key: &'static str) -> Result<SocketAddr, Error> {
+        self.text(key)?.parse().map_err(|_| wrong(key, self.value(key)))
     }
 
-    pub(super) fn address(&self, key: &'static str) -> Result<SocketAddr, Error> {
+    /// What others are told: a host and a port, perhaps behind a scheme. Empty for none.
+    pub(super) fn external(&self, key: &'static str) -> Result<Option<String>, Error> {
         let text = self.text(key)?;
-        text.parse().map_err(|_| {
-            wrong(
-                key,
-                "an address and port such as 127.0.0.1:5100 or [::]:5100",
-                self.value(key),
-            )
-        })
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let is_right = match kind(key) {
+            Kind::WebSocketAddress => {
+                let rest = text.strip_prefix("wss://").or_else(|| text.strip_prefix("ws://"));
+                rest.is_some_and(|rest| !rest.is_empty())
+            }
+            _ => text.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()
+            }),
+        };
+        if is_right && !text.contains(char::is_whitespace) {
+            Ok(Some(text.to_owned()))
+        } else {
+            Err(wrong(key, self.value(key)))
+        }
     }
 
     /// Origins of web pages as a browser writes them: a scheme, a host and perhaps a port.
@@ -133,20 +176,35 @@ impl Values {
         let origin = |one: &Value| {
             let text = one.as_str()?;
             let (scheme, host) = text.split_once("://")?;
-            let is_whole =
-                ["http", "https"].contains(&scheme) && !host.is_empty() && !host.contains(['/', '*']);
+            // A browser leaves the usual port out, so that one that is written would never be met.
+            let usual = match scheme {
+                "http" => ":80",
+                "https" => ":443",
+                _ => return None,
+            };
+            let is_whole = !host.is_empty()
+                && !host.ends_with(usual)
+                && !host.contains(['/', '*', '@', '?', '#'])
+                && !host.contains(char::is_whitespace);
             is_whole.then(|| text.to_owned())
         };
         let listed: Option<Vec<String>> = value
             .as_array()
             .and_then(|listed| listed.iter().map(origin).collect());
-        listed.ok_or_else(|| {
-            wrong(
+        listed.ok_or_else(|| wrong(key, value))
+    }
+
+    pub(super) fn log_filter(&self, key: &'static str) -> Result<String, Error> {
+        let filter = self.text(key)?;
+        match log_filter::check(filter) {
+            Ok(()) => Ok(filter.to_owned()),
+            Err((word, meant)) => Err(Error::LogFilter {
                 key,
-                "a list of origins such as [\"https://chat.example.org\"], without a path; empty for all",
-                value,
-            )
-        })
+                wanted: kind(key),
+                word,
+                meant,
+            }),
+        }
     }
 
     pub(super) fn digest(&self, key: &'static str) -> Result<Option<[u8; 32]>, Error> {
@@ -157,11 +215,11 @@ impl Values {
         // The value is a digest of a secret, but a wrong one may be the secret itself: it is not echoed.
         let refused = || Error::Value {
             key,
-            wanted: "64 hexadecimal digits (SHA-256 of the key)".to_owned(),
+            wanted: kind(key),
             found: format!("{} other characters", text.chars().count()),
         };
         let mut digest = [0_u8; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(refused());
         }
         for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
@@ -178,20 +236,31 @@ fn literal(text: &str) -> Option<Value> {
 }
 
 fn set(values: &mut BTreeMap<&'static str, Value>, name: &str, value: Value) -> Result<(), Error> {
-    let Some(info) = KEYS.iter().find(|info| info.name == name) else {
+    let Some(info) = keys::find(name) else {
         return Err(Error::UnknownKey {
             found: name.to_owned(),
-            nearest: nearest(name),
+            nearest: nearest_key(name),
         });
     };
     values.insert(info.name, value);
     Ok(())
 }
 
-fn wrong(key: &'static str, wanted: &str, found: &Value) -> Error {
+fn unknown_section(found: String) -> Error {
+    let nearest = nearest_section(&found);
+    Error::UnknownSection { found, nearest }
+}
+
+fn kind(key: &'static str) -> Kind {
+    keys::find(key)
+        .expect("every key that is read stands in KEYS")
+        .kind
+}
+
+fn wrong(key: &'static str, found: &Value) -> Error {
     Error::Value {
         key,
-        wanted: wanted.to_owned(),
+        wanted: kind(key),
         found: found.to_string(),
     }
 }

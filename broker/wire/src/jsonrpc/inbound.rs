@@ -75,7 +75,7 @@ pub struct SendParams {
     pub channel_id: String,
     /// The channel type.
     pub channel_type: u8,
-    /// The client's name for the message, the base of idempotency; may be empty.
+    /// The client's name for the message, the base of idempotency; empty when it gave none: stored at every call.
     pub client_msg_no: String,
     /// Header flags.
     pub header: RpcHeader,
@@ -311,7 +311,7 @@ struct Envelope<'a> {
 struct RawSend<'a> {
     channel_id: String,
     channel_type: u8,
-    client_msg_no: String,
+    client_msg_no: Option<String>,
     #[serde(borrow)]
     payload: &'a RawValue,
     #[serde(default)]
@@ -343,7 +343,7 @@ fn send(id: &Option<String>, params: Option<&RawValue>) -> Result<SendParams, Pa
     Ok(SendParams {
         channel_id: raw.channel_id,
         channel_type: raw.channel_type,
-        client_msg_no: raw.client_msg_no,
+        client_msg_no: raw.client_msg_no.unwrap_or_default(),
         header: raw.header,
         setting: if topic.is_empty() {
             setting

@@ -260,7 +260,8 @@ impl Outbound<'_> {
             Self::OutcomeUnknown { id, client_msg_no } => {
                 let data = UnknownData {
                     client_msg_no,
-                    retry: true,
+                    // Without a name for it, another call is another message.
+                    retry: !client_msg_no.is_empty(),
                 };
                 error_object(Some(id), code::OUTCOME_UNKNOWN, "outcome_unknown", Some(data))
             }

@@ -252,6 +252,22 @@ fn refusals_have_codes_ids_and_fates() {
 }
 
 #[test]
+fn a_send_needs_no_client_msg_no() {
+    for absent in ["", r#""clientMsgNo":null,"#, r#""clientMsgNo":"","#] {
+        let text = format!(
+            r#"{{"id":"1","method":"send","params":{{{absent}"channelId":"g","channelType":2,"payload":{{}}}}}}"#
+        );
+        match parsed(&text) {
+            Ok(Call {
+                method: Method::Send(params),
+                ..
+            }) => assert_eq!(params.client_msg_no, ""),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn length_and_depth_are_judged_before_parsing() {
     assert_eq!(
         parse(b"{}  ", 3),
@@ -305,6 +321,13 @@ fn outbound_messages_are_as_documented() {
         }),
         json!({"jsonrpc":"2.0","id":"d","error":{"code":code::OUTCOME_UNKNOWN,"message":"outcome_unknown",
             "data":{"clientMsgNo":"m","retry":true}}})
+    );
+    assert_eq!(
+        text(Outbound::OutcomeUnknown {
+            id: "d",
+            client_msg_no: ""
+        })["error"]["data"],
+        json!({"clientMsgNo":"","retry":false})
     );
     assert_eq!(
         text(Outbound::Disconnect {

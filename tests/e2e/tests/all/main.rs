@@ -9,7 +9,7 @@ mod page;
 mod version_six;
 
 use anyhow::Result;
-use penstock_e2e::{Client, Node, Response, get, post};
+use penstock_e2e::{Client, Node, Raw, Response, get, post};
 use serde_json::{Value, json};
 
 const PERSON: u8 = 1;
@@ -113,6 +113,24 @@ fn json_rpc_and_the_sdk_share_a_channel() -> Result<()> {
         (&received["text"], &received["from"]),
         (&json!("from the SDK"), &json!("bob"))
     );
+    Ok(())
+}
+
+#[test]
+fn json_rpc_sends_without_a_number_are_each_stored() -> Result<()> {
+    let node = Node::start(&[])?;
+    make_group(&node, &["alice", "bob"])?;
+    let mut alice = Raw::session(node.websocket(), "alice", "d")?;
+    let message =
+        json!({ "channelId": "room", "channelType": GROUP, "payload": { "type": 1, "content": "hello" } });
+    for (id, seq) in [("first", 1), ("second", 2)] {
+        alice.call(id, "send", &message)?;
+        let result = alice.answer(id)?["result"].take();
+        assert_eq!(
+            (&result["messageSeq"], &result["reasonCode"]),
+            (&json!(seq), &json!(1))
+        );
+    }
     Ok(())
 }
 
