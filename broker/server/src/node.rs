@@ -23,10 +23,10 @@ pub enum Error {
     #[error("the system gives no random bytes: {0}")]
     Random(getrandom::Error),
     /// The store refused; says what to do.
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] penstock_store::Error),
     /// A thread could not be started.
-    #[error("a thread cannot be started: {0}")]
+    #[error("a thread cannot be started")]
     Thread(#[from] std::io::Error),
 }
 

@@ -9,7 +9,7 @@ pub enum Error {
     #[error(
         "the data directory {directory} lost data that was acknowledged: {what}. This node is the single copy, so that \
          nothing can restore it: the newest messages and metadata changes may be lost. Restore a backup, or start once \
-         with the setting that accepts the loss"
+         with store.accept_lost_data = true"
     )]
     Damaged {
         /// The data directory.
@@ -19,8 +19,8 @@ pub enum Error {
     },
     /// The directory belongs to another cluster.
     #[error(
-        "the data directory {directory} belongs to cluster {found}, not {expected}: point the setting to this cluster's \
-         directory, or to an empty one"
+        "the data directory {directory} belongs to cluster {found}, not {expected}: point node.data_dir to this \
+         cluster's directory, or to an empty one, or correct cluster.name"
     )]
     ForeignCluster {
         /// The data directory.
@@ -33,7 +33,7 @@ pub enum Error {
     /// The directory belongs to another node of the cluster.
     #[error(
         "the data directory {directory} belongs to node {found}, not {expected}: two nodes must never share or swap \
-         directories; point the setting to this node's directory, or to an empty one"
+         directories; point node.data_dir to this node's directory, or to an empty one, or correct node.id"
     )]
     ForeignNode {
         /// The data directory.
@@ -62,8 +62,8 @@ pub enum Error {
     },
     /// Files without an identity.
     #[error(
-        "the directory {directory} is not empty and holds no identity file: it is not a data directory. Point the \
-         setting to an empty directory"
+        "the directory {directory} is not empty and holds no identity file: it is not a data directory. Point \
+         node.data_dir to an empty directory"
     )]
     NotADataDirectory {
         /// The directory.

@@ -59,6 +59,11 @@ impl Node {
         })
     }
 
+    /// The line that it printed when it was ready.
+    pub fn ready_line(&self) -> String {
+        self.ready.to_string()
+    }
+
     /// Host and port of its TCP listener.
     pub fn tcp(&self) -> &str {
         self.ready["tcp"].as_str().unwrap_or_default()

@@ -7,6 +7,7 @@ pub mod hostile;
 pub mod layering;
 pub mod promises;
 pub mod purity;
+pub mod quotes;
 pub mod rules;
 pub mod sizes;
 pub mod tree;
@@ -15,7 +16,7 @@ pub mod words;
 #[cfg(test)]
 mod tests {
     use crate::tree::Tree;
-    use crate::{documents, hostile, layering, promises, purity, rules, sizes, words};
+    use crate::{documents, hostile, layering, promises, purity, quotes, rules, sizes, words};
 
     fn holds(complaints: Vec<String>) {
         assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
@@ -79,6 +80,16 @@ mod tests {
     #[test]
     fn every_configuration_key_is_read() {
         holds(promises::keys(&Tree::read()));
+    }
+
+    #[test]
+    fn the_troubleshooting_page_quotes_what_the_program_says() {
+        holds(quotes::check(&Tree::read()));
+    }
+
+    #[test]
+    fn no_environment_variable_is_read() {
+        holds(promises::environment(&Tree::read()));
     }
 
     #[test]

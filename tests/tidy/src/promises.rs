@@ -67,6 +67,20 @@ pub fn keys(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
+/// Complains about environment variables that the program reads: the reference page says that there are none.
+pub fn environment(tree: &Tree) -> Vec<String> {
+    let reads = |line: &str| line.contains(concat!("env::", "var"));
+    tree.rust("broker/")
+        .filter(|file| file.code_lines().iter().any(|(_, line)| reads(line)))
+        .map(|file| {
+            format!(
+                "{} reads an environment variable: a setting belongs in {KEYS}",
+                file.path
+            )
+        })
+        .collect()
+}
+
 /// The string literals whose preceding text meets a condition; it may stand on the line before.
 fn literals(file: &File, wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -109,5 +123,17 @@ mod tests {
         let complaints = keys(&Tree::of(&[(KEYS, table), (path, reader)]));
         assert_eq!(complaints.len(), 1, "{complaints:?}");
         assert!(complaints[0].starts_with("a.idle"));
+    }
+
+    #[test]
+    fn a_variable_of_the_environment_is_found() {
+        let source = concat!("fn level() { std::env::", "var(\"LEVEL\") }\n");
+        let tree = Tree::of(&[
+            ("broker/net/src/a.rs", source),
+            ("broker/net/src/b.rs", "fn b() {}\n"),
+        ]);
+        let complaints = environment(&tree);
+        assert_eq!(complaints.len(), 1, "{complaints:?}");
+        assert!(complaints[0].starts_with("broker/net/src/a.rs reads"));
     }
 }

@@ -28,12 +28,6 @@ const TO_BUILD: &[Need] = &[
         brew: &["llvm"],
     },
     Need {
-        what: "cmake",
-        present: || exists("cmake"),
-        apt: &["cmake"],
-        brew: &["cmake"],
-    },
-    Need {
         what: "libclang",
         present: has_libclang,
         apt: &["clang", "libclang-dev"],
@@ -318,7 +312,10 @@ mod tests {
 
     #[test]
     fn one_package_is_named_once() {
-        assert_eq!(distinct(["llvm", "cmake", "llvm"].into_iter()), ["llvm", "cmake"]);
+        assert_eq!(
+            distinct(["llvm", "protobuf", "llvm"].into_iter()),
+            ["llvm", "protobuf"]
+        );
         assert_eq!(first_of("fortunes-zh|fortune-zh"), "fortunes-zh");
     }
 }

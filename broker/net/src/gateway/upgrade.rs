@@ -33,6 +33,10 @@ pub(super) enum Refused {
 const FOREIGN_PAGE: &str = "this page may not connect: add its origin to gateway.allowed_origins; a node with --dev takes \
                             pages of this machine, by the names localhost, 127.0.0.1 and [::1]\n";
 
+/// Tells somebody who took this port for that of the HTTP API.
+const NOT_A_WEBSOCKET: &str =
+    "this port is for WebSocket (gateway.ws_listen); the HTTP API has another (http.listen)\n";
+
 impl Refused {
     /// As what it is counted.
     pub(super) fn reason(self) -> CloseReason {
@@ -45,6 +49,7 @@ impl Refused {
     fn body(self) -> &'static str {
         match self {
             Self::ForeignPage => FOREIGN_PAGE,
+            Self::UpgradeRequired | Self::NotFound => NOT_A_WEBSOCKET,
             _ => "",
         }
     }
@@ -54,11 +59,11 @@ impl Refused {
             Self::BadRequest => Some("HTTP/1.1 400 Bad Request\r\n"),
             Self::ForeignPage => Some("HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n"),
             Self::Gone => None,
-            Self::NotFound => Some("HTTP/1.1 404 Not Found\r\n"),
+            Self::NotFound => Some("HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\n"),
             Self::TooLong => Some("HTTP/1.1 431 Request Header Fields Too Large\r\n"),
-            Self::UpgradeRequired => {
-                Some("HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
-            }
+            Self::UpgradeRequired => Some(
+                "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nContent-Type: text/plain\r\n",
+            ),
         }
     }
 }

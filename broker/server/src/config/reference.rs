@@ -70,7 +70,7 @@ calls to the message of a crash.
 /// A type with its bounds, for a cell of the table.
 fn value(kind: Kind) -> String {
     match kind {
-        Kind::Number { from, to, unit } if unit.is_empty() => format!("whole number, {from} to {to}"),
+        Kind::Number { from, to, unit: "" } => format!("whole number, {from} to {to}"),
         Kind::Number { from, to, unit } => format!("whole number of {unit}, {from} to {to}"),
         Kind::Switch => "`true` or `false`".to_owned(),
         other => other.to_string(),

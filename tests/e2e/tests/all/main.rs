@@ -6,6 +6,8 @@ mod durability;
 mod guarded;
 mod hostile;
 mod page;
+mod readme;
+mod troubleshooting;
 mod version_six;
 
 use anyhow::Result;
