@@ -44,6 +44,21 @@ pub(crate) fn free_reserve(directory: &Path) {
     }
 }
 
+/// Tells the operator when the free space crosses its mark.
+fn tell(is_low: bool, free_bytes: u64) {
+    if is_low {
+        tracing::warn!(
+            free_bytes,
+            "free space is below store.low_space_bytes: sends are refused until there is more"
+        );
+    } else {
+        tracing::info!(
+            free_bytes,
+            "free space is above store.low_space_bytes again: sends are taken"
+        );
+    }
+}
+
 impl Store {
     /// One round of housekeeping. [`crate::Writer`] calls it every second.
     pub fn tend(&self) {
@@ -61,7 +76,7 @@ impl Store {
                 let low = free < self.options().low_space_bytes;
                 self.metrics().free_bytes.store(free, Ordering::Relaxed);
                 if low != self.metrics().space_low.swap(low, Ordering::Relaxed) {
-                    tracing::warn!(low, free, "free space crossed the low-space mark");
+                    tell(low, free);
                 }
             }
             Err(error) => tracing::warn!(%error, "the free space is unknown"),

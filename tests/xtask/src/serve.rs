@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Where the development node keeps its data, below the root of the repository.
-const DATA_FOLDER: &str = "./penstock-data";
+const DATA_FOLDER: &str = "penstock-data";
 
 /// Longest time for setting up and building; a first build compiles RocksDB.
 const BUILD_LIMIT: Duration = Duration::from_secs(3 * 3_600);
@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     ]);
     node.args(arguments);
     println!(
-        "starting a development node; its data is kept in {}/{DATA_FOLDER}",
-        root().display()
+        "starting a development node; its data is kept in {}",
+        root().join(DATA_FOLDER).display()
     );
     become_node(node)
 }

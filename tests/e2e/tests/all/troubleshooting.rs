@@ -199,7 +199,7 @@ fn a_disk_that_is_nearly_full_is_explained() -> Result<()> {
     );
     is_explained(&node.log()?)?;
     ensure!(
-        node.log()?.contains("free space crossed the low-space mark"),
+        node.log()?.contains("free space is below store.low_space_bytes"),
         "the log says so"
     );
     let mut alice = Raw::session(node.websocket(), "alice", "d")?;
