@@ -1,4 +1,4 @@
-//! `penstock serve`: one node until SIGTERM.
+//! `penstock serve`: one node until SIGTERM; [`Running`] is the same node for who has it in a process of their own.
 
 use crate::config::Settings;
 use crate::driver::{Clients, Clock, Fatal, Mailbox, Node, Transport};
@@ -25,6 +25,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a node may take from its start to readiness before it gives up.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Name of the threads that run tasks of connections.
+const NET_THREADS: &str = "net";
 const DAY_MS: u64 = 86_400_000;
 
 /// Runs a node until it is told to stop.
@@ -34,6 +36,7 @@ const DAY_MS: u64 = 86_400_000;
 pub fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
     check_safety(&settings, dev)?;
     start_logging(&settings);
+    end_with_any_thread();
     if dev {
         tracing::warn!("development mode: every token is accepted, no API key is needed, loopback only");
         if settings.api_key_sha256.is_some() {
@@ -42,7 +45,7 @@ pub fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .thread_name("net")
+        .thread_name(NET_THREADS)
         .build()?;
     runtime.block_on(serve(settings, dev))
 }
@@ -85,74 +88,141 @@ fn start_logging(settings: &Settings) {
     };
 }
 
+/// A thread that panicked has left its shard, or its part of the store, for ever: what waits for it would time out while the
+/// node looks alive. So the process ends, and the next one recovers (R14). A task of a connection is caught by the runtime, and ends
+/// that connection alone.
+fn end_with_any_thread() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        if std::thread::current().name() != Some(NET_THREADS) {
+            std::process::abort();
+        }
+    }));
+}
+
 async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
-    let mailboxes = node::mailboxes(&settings);
-    let limits = OutboundLimits {
-        bytes: settings.gateway.outbound_bytes_max,
-        frames: settings.gateway.outbound_frames_max,
-    };
-    let connections = Arc::new(Connections::new(limits));
-    let surroundings = Surroundings {
-        clients: Arc::new(GatewayClients(Arc::clone(&connections))),
-        transport: Arc::new(NoPeers),
-        fatal: Arc::new(EndProcess),
-    };
-    let this = [NodeId(settings.node)];
-    let running = Arc::new(node::start(
-        &settings,
-        dev,
-        &this,
-        mailboxes.clone(),
-        surroundings,
-    )?);
-    wait_until_ready(&running).await?;
-
-    let gateway_metrics = Arc::new(gateway::Metrics::default());
-    let dispatch = Arc::new(Mailboxes(mailboxes));
-    let gateway = Gateway::start(
-        gateway_config(&settings, dev),
-        dispatch,
-        Arc::clone(&connections),
-        Arc::clone(&gateway_metrics),
-    )
-    .await
-    .map_err(|failed| {
-        let key = if failed.address == settings.gateway.tcp_listen {
-            "gateway.tcp_listen"
-        } else {
-            "gateway.ws_listen"
-        };
-        cannot_listen(key, failed.address, &failed.error)
-    })?;
-    let listener = TcpListener::bind(settings.http.listen)
-        .await
-        .map_err(|error| cannot_listen("http.listen", settings.http.listen, &error))?;
-    let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
-    let api = Arc::new(Api {
-        node: Arc::clone(&running),
-        gateway: gateway_metrics,
-    });
-    let http = http::Server::start(listener, api, http_config(&settings, dev, tcp, ws))?;
-    let page = serves_demo_page(&settings, dev).then(|| format!("http://{}/", http.address()));
-    announce(&settings, tcp, ws, http.address(), page.as_deref())?;
-    let housekeeping = tokio::spawn(drop_old_keys(
-        Arc::downgrade(&running),
-        settings.limits.dedupe_window,
-    ));
-
+    let running = Running::start(&settings, dev).await?;
+    let page = serves_demo_page(&settings, dev).then(|| format!("http://{}/", running.http()));
+    let (tcp, websocket) = (running.tcp(), running.websocket());
+    announce(&settings, tcp, websocket, running.http(), page.as_deref())?;
     wait_for_the_end().await?;
-    tracing::info!("draining");
-    housekeeping.abort();
-    http.stop(settings.drain).await;
-    let left = tokio::time::timeout(settings.drain, gateway.stop())
+    running.stop().await
+}
+
+/// A node with everything around it, in this process.
+pub struct Running {
+    node: Arc<Node>,
+    gateway: Gateway<Mailboxes>,
+    http: http::Server,
+    housekeeping: tokio::task::JoinHandle<()>,
+    drain: Duration,
+}
+
+impl Running {
+    /// Starts the node, and when it is ready its gateway and its HTTP API. Within a tokio runtime.
+    ///
+    /// # Errors
+    /// When something that it needs is refused, or it does not become ready.
+    pub async fn start(settings: &Settings, dev: bool) -> anyhow::Result<Running> {
+        let mailboxes = node::mailboxes(settings);
+        let limits = OutboundLimits {
+            bytes: settings.gateway.outbound_bytes_max,
+            frames: settings.gateway.outbound_frames_max,
+        };
+        let connections = Arc::new(Connections::new(limits));
+        let surroundings = Surroundings {
+            clients: Arc::new(GatewayClients(Arc::clone(&connections))),
+            transport: Arc::new(NoPeers),
+            fatal: Arc::new(EndProcess),
+        };
+        let this = [NodeId(settings.node)];
+        let running = Arc::new(node::start(
+            settings,
+            dev,
+            &this,
+            mailboxes.clone(),
+            surroundings,
+        )?);
+        wait_until_ready(&running).await?;
+
+        let gateway_metrics = Arc::new(gateway::Metrics::default());
+        let dispatch = Arc::new(Mailboxes(mailboxes));
+        let gateway = Gateway::start(
+            gateway_config(settings, dev),
+            dispatch,
+            Arc::clone(&connections),
+            Arc::clone(&gateway_metrics),
+        )
         .await
-        .unwrap_or(0);
-    tracing::info!(connections = left, "stopped");
-    let node = tokio::time::timeout(settings.drain, sole_owner(running))
-        .await
-        .context("a request goes on beyond the time to drain: the node's threads were not ended in order")?;
-    tokio::task::spawn_blocking(move || node.stop()).await?;
-    Ok(())
+        .map_err(|failed| {
+            let key = if failed.address == settings.gateway.tcp_listen {
+                "gateway.tcp_listen"
+            } else {
+                "gateway.ws_listen"
+            };
+            cannot_listen(key, failed.address, &failed.error)
+        })?;
+        let listener = TcpListener::bind(settings.http.listen)
+            .await
+            .map_err(|error| cannot_listen("http.listen", settings.http.listen, &error))?;
+        let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
+        let api = Arc::new(Api {
+            node: Arc::clone(&running),
+            gateway: gateway_metrics,
+        });
+        let http = http::Server::start(listener, api, http_config(settings, dev, tcp, ws))?;
+        let housekeeping = tokio::spawn(drop_old_keys(
+            Arc::downgrade(&running),
+            settings.limits.dedupe_window,
+        ));
+        Ok(Running {
+            node: running,
+            gateway,
+            http,
+            housekeeping,
+            drain: settings.drain,
+        })
+    }
+
+    /// Where WKProto over TCP is served.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.gateway.tcp_address()
+    }
+
+    /// Where WebSocket is served.
+    #[must_use]
+    pub fn websocket(&self) -> Option<SocketAddr> {
+        self.gateway.websocket_address()
+    }
+
+    /// Where the HTTP API is served.
+    #[must_use]
+    pub fn http(&self) -> SocketAddr {
+        self.http.address()
+    }
+
+    /// Answers what is open, closes the connections, and ends the node's threads.
+    ///
+    /// # Errors
+    /// When a request goes on beyond the time to drain.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        tracing::info!("draining");
+        self.housekeeping.abort();
+        self.http.stop(self.drain).await;
+        let left = tokio::time::timeout(self.drain, self.gateway.stop())
+            .await
+            .unwrap_or(0);
+        tracing::info!(connections = left, "stopped");
+        let node = tokio::time::timeout(self.drain, sole_owner(self.node))
+            .await
+            .context(
+                "a request goes on beyond the time to drain: the node's threads were not ended in order",
+            )?;
+        tokio::task::spawn_blocking(move || node.stop()).await?;
+        Ok(())
+    }
 }
 
 /// Why a listener is missing, and what to do about it.

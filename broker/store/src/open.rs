@@ -155,6 +155,10 @@ fn open_engine(
     recovery: Recovery,
 ) -> Result<Engine, Trouble> {
     let path = directory.instance(instance);
+    if has_lost_its_head(&path) {
+        let what = format!("{}: the file CURRENT is missing", path.display());
+        return Err(Trouble::Damage(what));
+    }
     Engine::open(&path, instance, options, recovery).map_err(|error| {
         let what = error.to_string();
         // A missing file of an instance is damage as much as a wrong byte in it.
@@ -165,6 +169,22 @@ fn open_engine(
             Trouble::Failure(Error::Open { path, what })
         }
     })
+}
+
+/// Without this file RocksDB takes the directory for a new one, and removes the tables in it as none of its own. A directory that
+/// is new has neither log nor table: its first log is made after this file.
+fn has_lost_its_head(instance: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(instance) else {
+        return false;
+    };
+    let is_content = |path: &Path| {
+        path.extension()
+            .is_some_and(|ending| ["log", "sst", "blob"].iter().any(|known| ending == *known))
+    };
+    !instance.join("CURRENT").exists()
+        && entries
+            .filter_map(Result::ok)
+            .any(|entry| is_content(&entry.path()))
 }
 
 fn fresh_marks_and_engines(

@@ -1,6 +1,6 @@
-//! The two commands of the project: `cargo xtask run` and `cargo xtask test`.
+//! The commands of the project: `cargo xtask run`, `cargo xtask test` and `cargo xtask fuzz`.
 //!
-//! Both look first at what the machine lacks ([`machine`]), install it where they may, and say in one line how to
+//! All look first at what the machine lacks ([`machine`]), install it where they may, and say in one line how to
 //! install it where they may not. Only the standard library is used, so that this program compiles in seconds on a
 //! clean machine before anything else does.
 
@@ -9,6 +9,7 @@
     reason = "a command line program answers on standard output"
 )]
 
+mod fuzz;
 mod machine;
 mod mutants;
 mod process;
@@ -21,15 +22,26 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask run [-- ARGS...]        set the machine up, build, and start a development node
 cargo xtask test [--only A[,B...]]  set the machine up and run every check; --only is for local use
+cargo xtask fuzz [TARGET...] [--minutes N] [--keep] [-- ARGS...]
+                                    search for inputs that break something, one minute each unless N is given;
+                                    --keep takes what earlier searches reached into the corpus of the repository
 ";
 
 fn main() -> ExitCode {
+    if fuzz::is_compiler() {
+        return end(fuzz::compile());
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {
         Some("run") => serve::run(&arguments[1..]),
+        Some("fuzz") => fuzz::run(&arguments[1..]),
         Some("test") => only_argument(&arguments[1..]).and_then(|only| stages::run(&only)),
         _ => Err(USAGE.to_owned()),
     };
+    end(outcome)
+}
+
+fn end(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

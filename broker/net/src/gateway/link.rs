@@ -179,12 +179,8 @@ impl Link {
                 Ok(Message::Binary(bytes)) => return Ok(Some(bytes)),
                 Ok(Message::Text(text)) => return Ok(Some(Bytes::from(text))),
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
-                Ok(Message::Close(_)) => {
-                    pipe.unbounded = true;
-                    // The answer to the close stands in the output now; the error says that this was all.
-                    let _ = context.flush(&mut pipe);
-                    return Err(CloseReason::PeerClosed.into());
-                }
+                // The answer to the close is written by `write_close`, after what is queued: nothing may follow it.
+                Ok(Message::Close(_)) => return Err(CloseReason::PeerClosed.into()),
                 Err(WebSocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(None);
                 }

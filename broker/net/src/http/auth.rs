@@ -1,7 +1,7 @@
 //! The API key: hashed at rest, compared in constant time (rule S28).
 
 use super::State;
-use super::json::refusal;
+use super::json::refusal_of;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -51,7 +51,7 @@ pub(super) async fn require_key(
     if let Some(key) = &state.config.api_key {
         let good = shown(request.headers()).is_some_and(|shown| key.matches(shown));
         if !good {
-            return refusal(
+            return refusal_of(request.uri())(
                 StatusCode::UNAUTHORIZED,
                 "the API key is missing or wrong: send `Authorization: Bearer KEY`",
             );

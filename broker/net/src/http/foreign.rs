@@ -2,7 +2,7 @@
 //! come from a page that the developer only happens to look at. Programs name no page and are not concerned.
 
 use super::State;
-use super::json::refusal;
+use super::json::refusal_of;
 use crate::origin::Origins;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
@@ -16,7 +16,7 @@ pub(super) async fn refuse_foreign(
     next: Next,
 ) -> Response {
     if state.config.loopback_only && !is_from_here(request.method(), request.uri(), request.headers()) {
-        return refusal(
+        return refusal_of(request.uri())(
             StatusCode::FORBIDDEN,
             "with --dev only programs and pages of this machine are served, by the names localhost, 127.0.0.1 and [::1]: \
              use one of them, or leave --dev out and set an API key (`penstock key`)",

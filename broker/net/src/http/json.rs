@@ -64,8 +64,21 @@ impl<T: DeserializeOwned> FromRequestParts<State> for Parameters<T> {
     }
 }
 
+/// Where there is no route.
+pub(super) async fn no_route(uri: Uri) -> Response {
+    refusal_of(&uri)(StatusCode::NOT_FOUND, "there is no such route")
+}
+
+/// Where there is a route, by another method.
+pub(super) async fn no_method(uri: Uri) -> Response {
+    refusal_of(&uri)(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this route has another method: see the header `Allow`",
+    )
+}
+
 /// The shape in which the route of this address refuses.
-fn refusal_of(uri: &Uri) -> fn(StatusCode, &str) -> Response {
+pub(super) fn refusal_of(uri: &Uri) -> fn(StatusCode, &str) -> Response {
     if uri.path().starts_with("/message/") {
         send_error
     } else {

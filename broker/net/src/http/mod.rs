@@ -168,6 +168,8 @@ fn router(state: State) -> Router {
         .route("/readyz", get(operators::readyz))
         .merge(product)
         .merge(page)
+        .method_not_allowed_fallback(json::no_method)
+        .fallback(json::no_route)
         .layer(DefaultBodyLimit::max(state.config.body_bytes_max))
         .layer(axum::middleware::from_fn_with_state(
             state.clone(),

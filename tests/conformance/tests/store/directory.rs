@@ -236,6 +236,28 @@ fn a_removed_instance_and_a_removed_mark_are_losses() {
 }
 
 #[test]
+fn a_lost_name_of_the_newest_state_costs_nothing_once_it_is_back() {
+    let directory = filled();
+    drop(Store::open(directory.path(), options()).expect("opened again, so that there are tables"));
+    let current = directory.path().join("data/CURRENT");
+    let text = fs::read(&current).expect("read");
+    fs::remove_file(&current).expect("removed");
+    for accept_loss in [false, true] {
+        let alone = Options {
+            single_copy: true,
+            accept_loss,
+            ..reopen()
+        };
+        let error = open_error(directory.path(), alone);
+        assert!(error.to_string().contains("CURRENT"), "{error}");
+    }
+    fs::write(&current, text).expect("written");
+    let (store, recovered) = Store::open(directory.path(), reopen()).expect("opened");
+    assert_eq!(recovered, Recovered::Intact { disk: DiskBoot(1) });
+    assert_eq!(count(&store), 300);
+}
+
+#[test]
 fn the_single_copy_refuses_until_the_loss_is_accepted() {
     let directory = filled();
     let log = log_of(directory.path());
