@@ -171,8 +171,8 @@ fn open_engine(
     })
 }
 
-/// Without this file RocksDB takes the directory for a new one, and removes the tables in it as none of its own. A directory that
-/// is new has neither log nor table: its first log is made after this file.
+/// Without this file RocksDB begins a new database, unless a log is left, at which it stops in words that name another cause. A
+/// directory that is new has neither log nor table: its first log is made after this file.
 fn has_lost_its_head(instance: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(instance) else {
         return false;
