@@ -2,6 +2,10 @@
 //!
 //! It moves and translates bytes and keeps limits. It decides nothing about messages, users or channels.
 
+mod addresses;
+mod bound;
 pub mod gateway;
 pub mod http;
 pub mod origin;
+
+pub use bound::Bound;

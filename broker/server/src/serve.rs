@@ -11,7 +11,8 @@ use penstock_core::effect::Event;
 use penstock_core::message::DedupeRow;
 use penstock_core::shard::Peer;
 use penstock_core::types::{ConnectionId, NodeId};
-use penstock_net::gateway::{self, Connections, Dispatch, Gateway, Inbound, Offer, OutboundLimits};
+use penstock_net::Bound;
+use penstock_net::gateway::{self, Connections, Dispatch, Gateway, Inbound, Offer, OutboundLimits, Sockets};
 use penstock_net::http;
 use penstock_net::origin::Origins;
 use std::future::Future;
@@ -20,7 +21,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a node may take from its start to readiness before it gives up.
@@ -120,11 +120,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the node, and when it is ready its gateway and its HTTP API. Within a tokio runtime.
+    /// Takes its addresses, so that one that is in use is found before there is data; then starts the node, and when that is ready listens.
+    /// Within a tokio runtime.
     ///
     /// # Errors
     /// When something that it needs is refused, or it does not become ready.
     pub async fn start(settings: &Settings, dev: bool) -> anyhow::Result<Running> {
+        let gateway_config = gateway_config(settings, dev);
+        let (sockets, http) = bind(settings, &gateway_config)?;
         let mailboxes = node::mailboxes(settings);
         let limits = OutboundLimits {
             bytes: settings.gateway.outbound_bytes_max,
@@ -149,29 +152,27 @@ impl Running {
         let gateway_metrics = Arc::new(gateway::Metrics::default());
         let dispatch = Arc::new(Mailboxes(mailboxes));
         let gateway = Gateway::start(
-            gateway_config(settings, dev),
+            gateway_config,
+            sockets,
             dispatch,
             Arc::clone(&connections),
             Arc::clone(&gateway_metrics),
         )
-        .await
         .map_err(|failed| {
-            let key = if failed.address == settings.gateway.tcp_listen {
-                "gateway.tcp_listen"
-            } else {
-                "gateway.ws_listen"
-            };
-            cannot_listen(key, failed.address, &failed.error)
+            cannot_listen(
+                gateway_key(settings, failed.address),
+                failed.address,
+                &failed.error,
+            )
         })?;
-        let listener = TcpListener::bind(settings.http.listen)
-            .await
-            .map_err(|error| cannot_listen("http.listen", settings.http.listen, &error))?;
         let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
         let api = Arc::new(Api {
             node: Arc::clone(&running),
             gateway: gateway_metrics,
         });
-        let http = http::Server::start(listener, api, http_config(settings, dev, tcp, ws))?;
+        let address = http.address();
+        let http = http::Server::start(http, api, http_config(settings, dev, tcp, ws))
+            .map_err(|error| cannot_listen("http.listen", address, &error))?;
         let housekeeping = tokio::spawn(drop_old_keys(
             Arc::downgrade(&running),
             settings.limits.dedupe_window,
@@ -222,6 +223,29 @@ impl Running {
             )?;
         tokio::task::spawn_blocking(move || node.stop()).await?;
         Ok(())
+    }
+}
+
+/// The addresses of the listeners, on which nothing listens yet.
+fn bind(settings: &Settings, gateway: &gateway::Config) -> anyhow::Result<(Sockets, Bound)> {
+    let sockets = Sockets::bind(gateway).map_err(|failed| {
+        cannot_listen(
+            gateway_key(settings, failed.address),
+            failed.address,
+            &failed.error,
+        )
+    })?;
+    let http = Bound::new(settings.http.listen)
+        .map_err(|error| cannot_listen("http.listen", settings.http.listen, &error))?;
+    Ok((sockets, http))
+}
+
+/// The key that names this address.
+fn gateway_key(settings: &Settings, address: SocketAddr) -> &'static str {
+    if address == settings.gateway.tcp_listen {
+        "gateway.tcp_listen"
+    } else {
+        "gateway.ws_listen"
     }
 }
 
@@ -285,6 +309,7 @@ fn http_config(
             .map(http::ApiKey::from_sha256),
         body_bytes_max: settings.http.body_bytes_max,
         connections_max: settings.http.connections_max,
+        connections_per_address_max: u32::try_from(settings.http.connections_per_ip_max).unwrap_or(u32::MAX),
         request_timeout: settings.http.request_timeout,
         tcp_addr: settings
             .http

@@ -3,8 +3,9 @@
 use crate::PATIENCE;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 /// Opcode of a text message.
 pub const TEXT: u8 = 1;
@@ -42,6 +43,24 @@ impl Raw {
     /// When nobody listens.
     pub fn tcp(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        Self::over(stream)
+    }
+
+    /// Connects to a host and port from this address of the machine.
+    ///
+    /// # Errors
+    /// When nobody listens, or the machine does not have the address.
+    pub fn tcp_from(source: Ipv4Addr, address: &str) -> Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((source, 0)).into())?;
+        let address: SocketAddr = address.parse().context("a host and port")?;
+        socket
+            .connect(&address.into())
+            .with_context(|| format!("cannot connect to {address} from {source}"))?;
+        Self::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(Self {

@@ -1,7 +1,7 @@
 //! `websocket`: the request that opens a WebSocket, and the frames of one.
 //!
 //! A request is answered by 101 or by a refusal that says why. Frames are judged by a second reader of RFC 6455 in this file:
-//! where it finds a violation the node closes with 1002, 1007 or 1009, and where it finds none every message arrives, in however many
+//! where it finds a violation the node closes with 1002, 1007, 1008 or 1009, and where it finds none every message arrives, in however many
 //! fragments and pieces it came, and every ping's payload comes back in order.
 
 use crate::input::{Input, cut};
@@ -12,6 +12,10 @@ use serde_json::json;
 
 /// Most frames of one input.
 const FRAMES_MAX: usize = 24;
+
+/// Fragments that a message may have, those of this length and above not counted.
+const SHORT_FRAGMENTS_MAX: usize = 16;
+const SHORT_BYTES: usize = 4_096;
 
 /// Longest message of an open session, in bytes.
 const LIMIT: usize = MESSAGE_BYTES_MAX + 5;
@@ -143,7 +147,7 @@ fn session(input: &mut Input<'_>) {
         (Tail::Violation, None) => {
             session.end();
             assert!(
-                matches!(session.closed, Some(1_002 | 1_007 | 1_009)),
+                matches!(session.closed, Some(1_002 | 1_007 | 1_008 | 1_009)),
                 "{session:?}"
             );
         }
@@ -213,7 +217,13 @@ fn text(input: &mut Input<'_>, number: usize) -> Vec<u8> {
 
 fn fragments(input: &mut Input<'_>, number: usize, made: &mut Vec<Vec<u8>>) {
     let text = text(input, number);
-    let pieces = cut(&text, input);
+    let mut pieces = cut(&text, input);
+    if pieces.len() == 1 && input.rarely(4) {
+        // As many as a message may have, one less, or more.
+        pieces = text
+            .chunks(text.len().div_ceil(14 + input.below(8)).max(1))
+            .collect();
+    }
     let count = pieces.len();
     for (index, piece) in pieces.into_iter().enumerate() {
         let opcode = if index == 0 { 1 } else { 0 };
@@ -260,8 +270,9 @@ fn reference(stream: &[u8]) -> Read {
     };
     let mut rest = stream;
     let mut open: Option<(bool, Vec<u8>)> = None;
+    let mut short = 0;
     while !rest.is_empty() {
-        let Some(frame) = next(&mut rest) else {
+        let Some(frame) = next(&mut rest, &mut short) else {
             read.ending = Tail::Unfinished;
             return read;
         };
@@ -282,12 +293,13 @@ fn reference(stream: &[u8]) -> Read {
 struct Frame {
     first: u8,
     is_masked: bool,
-    is_too_long: bool,
+    /// Its head says that it is too long, or one too many.
+    is_refused: bool,
     payload: Vec<u8>,
 }
 
-/// The next frame, if all of it is there. One that is too long need not come whole: its head says enough.
-fn next(rest: &mut &[u8]) -> Option<Frame> {
+/// The next frame, if all of it is there. One that is too long or one too many need not come whole: its head says enough.
+fn next(rest: &mut &[u8], short: &mut usize) -> Option<Frame> {
     let (&[first, second], after) = rest.split_first_chunk::<2>()?;
     let (length, after) = match second & 0x7f {
         126 => {
@@ -308,12 +320,13 @@ fn next(rest: &mut &[u8]) -> Option<Frame> {
         ([0; 4], after)
     };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let is_too_long = length > LIMIT;
-    let payload = if is_too_long {
-        &[][..]
-    } else {
-        after.get(..length)?
-    };
+    let opcode = first & 0x0f;
+    if (1..8).contains(&opcode) {
+        *short = 0;
+    }
+    *short += usize::from(opcode < 8 && length < SHORT_BYTES);
+    let is_refused = length > LIMIT || *short > SHORT_FRAGMENTS_MAX;
+    let payload = if is_refused { &[][..] } else { after.get(..length)? };
     *rest = &after[payload.len()..];
     let payload = payload
         .iter()
@@ -323,7 +336,7 @@ fn next(rest: &mut &[u8]) -> Option<Frame> {
     Some(Frame {
         first,
         is_masked,
-        is_too_long,
+        is_refused,
         payload,
     })
 }
@@ -331,7 +344,7 @@ fn next(rest: &mut &[u8]) -> Option<Frame> {
 /// Takes one frame; says so when it is the last that counts.
 fn accept(frame: Frame, open: &mut Option<(bool, Vec<u8>)>, read: &mut Read) -> Option<Tail> {
     let (is_final, opcode) = (frame.first & 0x80 != 0, frame.first & 0x0f);
-    if frame.is_too_long || !frame.is_masked || frame.first & 0x70 != 0 {
+    if frame.is_refused || !frame.is_masked || frame.first & 0x70 != 0 {
         return Some(Tail::Violation);
     }
     if opcode >= 8 && (!is_final || frame.payload.len() > 125) {

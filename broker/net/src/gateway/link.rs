@@ -17,6 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::{
     CloseFrame, Message, Role, WebSocketConfig, WebSocketContext,
 };
 
+use super::fragments::Fragments;
 use super::metrics::close_label;
 
 /// Frames are put into the output up to here; beyond, they wait in the bounded queue and input waits too, in bytes.
@@ -25,6 +26,8 @@ pub(super) const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
 const WEBSOCKET_READ_BYTES: usize = 4 * 1024;
 /// Room for one pong or close; a newer pong replaces one that cannot be written, in bytes.
 const WEBSOCKET_CONTROL_BYTES: usize = 256;
+/// What [`Pipe`] answers instead of the bytes of a fragment that is one too many.
+const TOO_MANY_FRAGMENTS: io::ErrorKind = io::ErrorKind::QuotaExceeded;
 /// Head of a WKProto frame: type and four length groups, in bytes.
 const HEAD_BYTES: usize = 5;
 
@@ -33,6 +36,8 @@ const HEAD_BYTES: usize = 5;
 pub(super) struct End {
     pub(super) reason: CloseReason,
     code: CloseCode,
+    /// What a WebSocket peer is told besides the code.
+    text: &'static str,
 }
 
 impl From<CloseReason> for End {
@@ -54,7 +59,7 @@ impl From<CloseReason> for End {
             CloseReason::IdleTimeout => CloseCode::Library(4006),
             CloseReason::DeliveryMissed => CloseCode::Library(4007),
         };
-        Self { reason, code }
+        Self::new(reason, code)
     }
 }
 
@@ -62,21 +67,20 @@ impl From<DecodeError> for End {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::LengthOverLimit { .. } => Self::oversized(),
-            DecodeError::NotUtf8 => Self {
-                reason: CloseReason::ProtocolError,
-                code: CloseCode::Invalid,
-            },
+            DecodeError::NotUtf8 => Self::new(CloseReason::ProtocolError, CloseCode::Invalid),
             _ => CloseReason::ProtocolError.into(),
         }
     }
 }
 
 impl End {
+    fn new(reason: CloseReason, code: CloseCode) -> Self {
+        let text = close_label(reason);
+        Self { reason, code, text }
+    }
+
     pub(super) fn oversized() -> Self {
-        Self {
-            reason: CloseReason::ProtocolError,
-            code: CloseCode::Size,
-        }
+        Self::new(CloseReason::ProtocolError, CloseCode::Size)
     }
 
     fn websocket(error: &WebSocketError) -> Self {
@@ -85,13 +89,20 @@ impl End {
                 CloseReason::PeerClosed.into()
             }
             WebSocketError::Capacity(CapacityError::MessageTooLong { .. }) => Self::oversized(),
-            WebSocketError::Utf8(_) => Self {
-                reason: CloseReason::ProtocolError,
-                code: CloseCode::Invalid,
+            WebSocketError::Utf8(_) => Self::new(CloseReason::ProtocolError, CloseCode::Invalid),
+            WebSocketError::Io(error) if error.kind() == TOO_MANY_FRAGMENTS => Self {
+                text: "too_many_fragments",
+                ..CloseReason::PolicyViolation.into()
             },
             _ => CloseReason::ProtocolError.into(),
         }
     }
+}
+
+/// A WebSocket: what reads it, and what counts what that does not.
+struct WebSocket {
+    context: WebSocketContext,
+    fragments: Fragments,
 }
 
 /// The bytes of one connection.
@@ -102,7 +113,7 @@ pub(super) struct Link {
     pub(super) output: BytesMut,
     /// WKProto bytes out of WebSocket messages; unused on a raw stream.
     unframed: BytesMut,
-    websocket: Option<Box<WebSocketContext>>,
+    websocket: Option<Box<WebSocket>>,
     body_bytes_max: usize,
     /// A pong or close waits for the output to drain.
     control_waits: bool,
@@ -121,13 +132,14 @@ impl Link {
             .max_write_buffer_size(WEBSOCKET_CONTROL_BYTES)
             .max_message_size(Some(BODY_BYTES_BEFORE_AUTH_MAX + HEAD_BYTES))
             .max_frame_size(Some(BODY_BYTES_BEFORE_AUTH_MAX + HEAD_BYTES));
-        Self::new(
-            Some(Box::new(WebSocketContext::new(Role::Server, Some(config)))),
-            input,
-        )
+        let websocket = WebSocket {
+            context: WebSocketContext::new(Role::Server, Some(config)),
+            fragments: Fragments::default(),
+        };
+        Self::new(Some(Box::new(websocket)), input)
     }
 
-    fn new(websocket: Option<Box<WebSocketContext>>, input: BytesMut) -> Self {
+    fn new(websocket: Option<Box<WebSocket>>, input: BytesMut) -> Self {
         Self {
             input,
             output: BytesMut::new(),
@@ -141,8 +153,8 @@ impl Link {
     /// Raises the limits: the peer is authenticated.
     pub(super) fn authenticated(&mut self) {
         self.body_bytes_max = BODY_BYTES_MAX;
-        if let Some(context) = &mut self.websocket {
-            context.set_config(|config| {
+        if let Some(websocket) = &mut self.websocket {
+            websocket.context.set_config(|config| {
                 config.max_message_size = Some(BODY_BYTES_MAX + HEAD_BYTES);
                 config.max_frame_size = Some(BODY_BYTES_MAX + HEAD_BYTES);
             });
@@ -165,11 +177,13 @@ impl Link {
 
     /// The next WebSocket data message, `None` if it has not come yet. Control messages are answered on the way.
     pub(super) fn message(&mut self) -> Result<Option<Bytes>, End> {
-        let Some(context) = &mut self.websocket else {
+        let Some(websocket) = &mut self.websocket else {
             return Ok(None);
         };
+        let WebSocket { context, fragments } = &mut **websocket;
         let mut pipe = Pipe {
             input: &mut self.input,
+            fragments,
             output: &mut self.output,
             refused: &mut self.control_waits,
             unbounded: false,
@@ -250,9 +264,11 @@ impl Link {
             return;
         }
         self.control_waits = false;
-        if let Some(context) = &mut self.websocket {
+        if let Some(websocket) = &mut self.websocket {
+            let WebSocket { context, fragments } = &mut **websocket;
             let mut pipe = Pipe {
                 input: &mut self.input,
+                fragments,
                 output: &mut self.output,
                 refused: &mut self.control_waits,
                 unbounded: false,
@@ -264,16 +280,18 @@ impl Link {
 
     /// Appends the WebSocket close, unless the peer closed first. A raw stream has none.
     pub(super) fn write_close(&mut self, end: End) {
-        if let Some(context) = &mut self.websocket {
+        if let Some(websocket) = &mut self.websocket {
+            let WebSocket { context, fragments } = &mut **websocket;
             let mut pipe = Pipe {
                 input: &mut self.input,
+                fragments,
                 output: &mut self.output,
                 refused: &mut self.control_waits,
                 unbounded: true,
             };
             let close = CloseFrame {
                 code: end.code,
-                reason: close_label(end.reason).into(),
+                reason: end.text.into(),
             };
             // Pongs first, so that the close finds room; both fail only once the close handshake is over.
             let _ = context.flush(&mut pipe);
@@ -285,6 +303,7 @@ impl Link {
 /// The two buffers as the socket of a WebSocket.
 struct Pipe<'a> {
     input: &'a mut BytesMut,
+    fragments: &'a mut Fragments,
     output: &'a mut BytesMut,
     /// Set when a write had to be refused.
     refused: &'a mut bool,
@@ -299,6 +318,10 @@ impl Read for Pipe<'_> {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let length = target.len().min(self.input.len());
+        let length = self.fragments.admit(&self.input[..length]);
+        if length == 0 {
+            return Err(TOO_MANY_FRAGMENTS.into());
+        }
         self.input
             .copy_to_slice(target.get_mut(..length).unwrap_or_default());
         Ok(length)

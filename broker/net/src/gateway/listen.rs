@@ -1,9 +1,8 @@
 //! Accepting connections, within limits.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_core::client::CloseReason;
@@ -15,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::connection::Connection;
 use super::upgrade::upgrade;
 use super::{Dispatch, Shared};
+use crate::addresses::Place;
 
 /// How long to wait after a failed accept: it fails for want of file descriptors, which does not pass at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -28,65 +28,25 @@ pub(super) enum Carrier {
     WebSocket,
 }
 
-/// The number of connections of each address.
-#[derive(Debug, Default)]
-pub(super) struct Addresses(Mutex<HashMap<IpAddr, u32>>);
-
-impl Addresses {
-    fn enter(&self, address: IpAddr, most: u32) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(counted(address)).or_default();
-        if *count >= most {
-            return false;
-        }
-        *count += 1;
-        true
-    }
-
-    fn leave(&self, address: IpAddr) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&counted(address)) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&counted(address));
-            }
-        }
-    }
-}
-
-/// What counts as one address: an IPv4 address, or the /64 network that an IPv6 host can choose addresses from.
-fn counted(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let [first, second, third, fourth, ..] = address.segments();
-            IpAddr::from([first, second, third, fourth, 0, 0, 0, 0])
-        }
-    }
-}
-
 /// The right of one connection to exist. Giving it up frees its place under every limit.
 pub(super) struct Admission<D: Dispatch> {
     shared: Arc<Shared<D>>,
-    address: IpAddr,
+    _place: Place,
     is_authenticated: bool,
 }
 
 impl<D: Dispatch> Admission<D> {
     fn enter(shared: &Arc<Shared<D>>, address: IpAddr) -> Option<Self> {
         let (config, metrics) = (&shared.config, &shared.metrics);
-        if !shared
+        let place = shared
             .addresses
-            .enter(address, config.connections_per_address_max)
-        {
-            return None;
-        }
+            .enter(address, config.connections_per_address_max)?;
         let total = metrics.connections.rise();
         let unauthenticated = metrics.unauthenticated.rise();
         // From here on, dropping it undoes all three counts.
         let admission = Self {
             shared: Arc::clone(shared),
-            address,
+            _place: place,
             is_authenticated: false,
         };
         let is_within = total <= config.connections_max && unauthenticated <= config.unauthenticated_max;
@@ -109,7 +69,6 @@ impl<D: Dispatch> Drop for Admission<D> {
     fn drop(&mut self) {
         self.authenticated();
         self.shared.metrics.connections.fall();
-        self.shared.addresses.leave(self.address);
     }
 }
 
@@ -220,36 +179,5 @@ mod tests {
         assert_eq!(pace.pause(start), Some(Duration::from_millis(200)));
         let later = start + Duration::from_secs(5);
         assert_eq!(pace.pause(later), None);
-    }
-
-    #[test]
-    fn an_address_is_what_a_host_cannot_multiply() {
-        let same = |left: &str, right: &str| {
-            counted(left.parse().expect("an address")) == counted(right.parse().expect("an address"))
-        };
-        assert!(same("10.0.0.1", "::ffff:10.0.0.1"));
-        assert!(!same("10.0.0.1", "10.0.0.2"));
-        assert!(same("2001:db8::1", "2001:db8::ffff:1"));
-        assert!(!same("2001:db8::1", "2001:db8:0:1::1"));
-    }
-
-    #[test]
-    fn addresses_are_counted_and_forgotten() {
-        let addresses = Addresses::default();
-        let address = IpAddr::from([127, 0, 0, 1]);
-        assert!(addresses.enter(address, 2));
-        assert!(addresses.enter(address, 2));
-        assert!(!addresses.enter(address, 2));
-        addresses.leave(address);
-        assert!(addresses.enter(address, 2));
-        addresses.leave(address);
-        addresses.leave(address);
-        assert!(
-            addresses
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .is_empty()
-        );
     }
 }

@@ -18,6 +18,7 @@
 mod clock;
 mod connection;
 mod connections;
+mod fragments;
 mod latency;
 mod link;
 mod listen;
@@ -37,7 +38,6 @@ use std::time::Duration;
 
 use penstock_core::client::{ClientFrame, CloseReason};
 use penstock_core::types::ConnectionId;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -45,8 +45,10 @@ pub use connections::{Connections, OutboundLimits};
 pub use latency::Latency;
 pub use metrics::{Counter, Gauge, Metrics, close_label};
 
+use crate::addresses::Addresses;
+use crate::bound::Bound;
 use crate::origin::Origins;
-use listen::{Addresses, Carrier};
+use listen::Carrier;
 
 /// The settings of the gateway.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -147,7 +149,7 @@ struct Shared<D: Dispatch> {
     dispatch: Arc<D>,
     connections: Arc<Connections>,
     metrics: Arc<Metrics>,
-    addresses: Addresses,
+    addresses: Arc<Addresses>,
     next_connection: AtomicU64,
     is_stopping: AtomicBool,
 }
@@ -163,6 +165,31 @@ pub struct BindError {
     pub error: io::Error,
 }
 
+/// The addresses of a gateway that is to be started.
+#[derive(Debug)]
+pub struct Sockets {
+    tcp: Option<Bound>,
+    websocket: Option<Bound>,
+}
+
+impl Sockets {
+    /// Takes the addresses that the configuration names. Nothing listens there yet. Within a tokio runtime.
+    ///
+    /// # Errors
+    /// An address that cannot be had.
+    pub fn bind(config: &Config) -> Result<Self, BindError> {
+        let bind = |address: Option<SocketAddr>| {
+            let bound =
+                address.map(|address| Bound::new(address).map_err(|error| BindError { address, error }));
+            bound.transpose()
+        };
+        Ok(Self {
+            tcp: bind(config.tcp)?,
+            websocket: bind(config.websocket)?,
+        })
+    }
+}
+
 /// A running gateway. Dropping it stops accepting but leaves open connections alone; see [`Gateway::stop`].
 pub struct Gateway<D: Dispatch> {
     shared: Arc<Shared<D>>,
@@ -172,55 +199,48 @@ pub struct Gateway<D: Dispatch> {
 }
 
 impl<D: Dispatch> Gateway<D> {
-    /// Binds the listeners and starts accepting. Must be called within a tokio runtime.
+    /// Starts to listen. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// An address that cannot be bound.
-    pub async fn start(
+    /// An address that another program has begun to listen on since it was bound.
+    pub fn start(
         config: Config,
+        sockets: Sockets,
         dispatch: Arc<D>,
         connections: Arc<Connections>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, BindError> {
         let (stop, _) = watch::channel(false);
-        let listeners = [(config.tcp, Carrier::Tcp), (config.websocket, Carrier::WebSocket)];
         let shared = Arc::new(Shared {
             config,
             dispatch,
             connections,
             metrics,
-            addresses: Addresses::default(),
+            addresses: Arc::default(),
             next_connection: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
         });
-        let mut bound = Vec::new();
-        for (address, carrier) in listeners {
-            if let Some(address) = address {
-                let failed = |error| BindError { address, error };
-                let listener = TcpListener::bind(address).await.map_err(failed)?;
-                bound.push((listener.local_addr().map_err(failed)?, listener, carrier));
+        let Sockets { tcp, websocket } = sockets;
+        let addresses = [&tcp, &websocket].map(|bound| bound.as_ref().map(Bound::address));
+        let mut listeners = Vec::new();
+        for (bound, carrier) in [(tcp, Carrier::Tcp), (websocket, Carrier::WebSocket)] {
+            if let Some(bound) = bound {
+                let address = bound.address();
+                let listener = bound.listen().map_err(|error| BindError { address, error })?;
+                listeners.push((listener, carrier));
             }
         }
-        let mut gateway = Self {
+        for (listener, carrier) in listeners {
+            let shared = Arc::clone(&shared);
+            tokio::spawn(listen::accept(shared, listener, carrier, stop.subscribe()));
+        }
+        let [tcp, websocket] = addresses;
+        Ok(Self {
             shared,
             stop,
-            tcp: None,
-            websocket: None,
-        };
-        for (address, listener, carrier) in bound {
-            match carrier {
-                Carrier::Tcp => gateway.tcp = Some(address),
-                Carrier::WebSocket => gateway.websocket = Some(address),
-            }
-            let shared = Arc::clone(&gateway.shared);
-            tokio::spawn(listen::accept(
-                shared,
-                listener,
-                carrier,
-                gateway.stop.subscribe(),
-            ));
-        }
-        Ok(gateway)
+            tcp,
+            websocket,
+        })
     }
 
     /// Where TCP is served, with the port that was given if it was asked for as 0.

@@ -1,9 +1,11 @@
 //! Connections of the HTTP API: a bounded number, and none that keeps its place without asking anything (rule S10).
 
+use crate::addresses::{Addresses, Place};
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,8 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub(super) struct Bounds {
     /// Open connections.
     pub(super) connections_max: usize,
+    /// Open connections from one IPv4 address or IPv6 /64 network.
+    pub(super) connections_per_address_max: u32,
     /// How long the head of a request may take, counted from the connection or from the answer before.
     pub(super) head_timeout: Duration,
 }
@@ -33,6 +37,7 @@ pub(super) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(bounds.connections_max));
+    let addresses = Arc::new(Addresses::default());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -40,12 +45,12 @@ pub(super) async fn serve(
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, _)) => match Arc::clone(&places).try_acquire_owned() {
-                Ok(place) => {
-                    tokio::spawn(connection(place, stream, app.clone(), bounds, stop.clone()));
+            // Dropping the stream closes it. An answer would cost more than the limits are meant to save.
+            Ok((stream, peer)) => match admit(&places, &addresses, peer.ip(), bounds) {
+                Ok(admission) => {
+                    tokio::spawn(connection(admission, stream, app.clone(), bounds, stop.clone()));
                 }
-                // Dropping the stream closes it. An answer would cost more than the limit is meant to save.
-                Err(_) => tracing::debug!("more connections than http.connections_max"),
+                Err(limit) => tracing::debug!(address = %peer.ip(), "more connections than {limit}"),
             },
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
@@ -58,9 +63,26 @@ pub(super) async fn serve(
     let _ = places.acquire_many(all).await;
 }
 
+/// The places of one connection: among all, and among those of its address.
+type Admission = (OwnedSemaphorePermit, Place);
+
+/// Says otherwise which limit is reached.
+fn admit(
+    places: &Arc<Semaphore>,
+    addresses: &Arc<Addresses>,
+    address: IpAddr,
+    bounds: Bounds,
+) -> Result<Admission, &'static str> {
+    let of_address = addresses
+        .enter(address, bounds.connections_per_address_max)
+        .ok_or("http.connections_per_ip_max")?;
+    let of_all = Arc::clone(places).try_acquire_owned();
+    Ok((of_all.map_err(|_| "http.connections_max")?, of_address))
+}
+
 /// Its place is given back last: whoever waits for all places may rely on nobody holding the application any more.
 async fn connection(
-    _place: OwnedSemaphorePermit,
+    _admission: Admission,
     stream: TcpStream,
     app: Router,
     bounds: Bounds,

@@ -19,6 +19,7 @@ mod users;
 
 pub use auth::ApiKey;
 
+use crate::bound::Bound;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
@@ -28,7 +29,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 /// What the API needs of its node.
@@ -48,6 +48,8 @@ pub struct Config {
     pub body_bytes_max: usize,
     /// Open connections.
     pub connections_max: usize,
+    /// Open connections from one IPv4 address or IPv6 /64 network.
+    pub connections_per_address_max: u32,
     /// How long the head of a request may take, and then its body.
     pub request_timeout: Duration,
     /// Told to clients by `/route`.
@@ -79,14 +81,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on an open listener.
+    /// Starts to listen, and serves.
     ///
     /// # Errors
-    /// When the listener's address cannot be read.
-    pub fn start(listener: TcpListener, node: Arc<dyn Node>, config: Config) -> std::io::Result<Server> {
-        let address = listener.local_addr()?;
+    /// When another program has begun to listen on the address since it was bound.
+    pub fn start(bound: Bound, node: Arc<dyn Node>, config: Config) -> std::io::Result<Server> {
+        let address = bound.address();
+        let listener = bound.listen()?;
         let bounds = listen::Bounds {
             connections_max: config.connections_max,
+            connections_per_address_max: config.connections_per_address_max,
             head_timeout: config.request_timeout,
         };
         let app = router(State {

@@ -200,6 +200,17 @@ pub const KEYS: &[KeyInfo] = &[
         "Raise it when many back ends keep connections open.",
     ),
     key(
+        "http.connections_per_ip_max",
+        "1024",
+        Kind::Number {
+            from: 1,
+            to: 1_000_000,
+            unit: "connections",
+        },
+        "Open connections of the HTTP API from one IPv4 address or one IPv6 /64 network; further ones are closed at once.",
+        "Raise it, up to http.connections_max, behind a proxy: all back ends then share its address.",
+    ),
+    key(
         "http.request_timeout_ms",
         "60000",
         Kind::millis(100, 3_600_000),

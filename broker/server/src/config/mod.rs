@@ -87,6 +87,8 @@ pub struct Http {
     pub body_bytes_max: usize,
     /// Open connections.
     pub connections_max: usize,
+    /// Open connections per address.
+    pub connections_per_ip_max: usize,
     /// Time for the head of a request, and for its body.
     pub request_timeout: Duration,
     /// Told to clients.
@@ -125,6 +127,7 @@ impl Settings {
                 listen: http_listen,
                 body_bytes_max: values.integer("http.body_bytes_max")? as usize,
                 connections_max: values.integer("http.connections_max")? as usize,
+                connections_per_ip_max: values.integer("http.connections_per_ip_max")? as usize,
                 request_timeout: values.millis("http.request_timeout_ms")?,
                 external_tcp_addr: values.external("http.external_tcp_addr")?,
                 external_ws_addr: values.external("http.external_ws_addr")?,

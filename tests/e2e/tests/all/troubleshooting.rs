@@ -110,6 +110,8 @@ fn a_node_that_does_not_start_says_what_the_page_explains() -> Result<()> {
         let said = refused(&data, &arguments)?;
         ensure!(said.contains(named), "{arguments:?}: {said}");
         is_explained(&said)?;
+        // Above all not because of a port: who starts it with another configuration then finds nothing of this start.
+        ensure!(!data.exists(), "{arguments:?}: it has made a data directory");
     }
     Ok(())
 }

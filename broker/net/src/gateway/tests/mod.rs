@@ -15,7 +15,7 @@ use penstock_core::client::CloseReason;
 use penstock_core::types::ConnectionId;
 use tokio::time::{Instant, sleep};
 
-use super::{Config, Connections, Gateway, Metrics, OutboundLimits};
+use super::{Config, Connections, Gateway, Metrics, OutboundLimits, Sockets};
 use shard::ScriptedShard;
 
 /// A gateway on loopback with its shard.
@@ -41,14 +41,15 @@ impl Edge {
         let connections = Arc::new(Connections::new(limits));
         let metrics = Arc::new(Metrics::default());
         let shard = Arc::new(ScriptedShard::new(Arc::clone(&connections)));
+        let sockets = Sockets::bind(&config).expect("loopback can be bound");
         let gateway = Gateway::start(
             config,
+            sockets,
             Arc::clone(&shard),
             Arc::clone(&connections),
             Arc::clone(&metrics),
         )
-        .await
-        .expect("loopback can be bound");
+        .expect("nobody else listens");
         Self {
             gateway,
             shard,

@@ -4,6 +4,7 @@ use crate::hostile::{make_room, say, still_serves, until};
 use anyhow::Result;
 use penstock_e2e::{Node, Raw, exchange, get, post};
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 
 /// Sends a body as it is.
 fn post_bytes(node: &Node, path: &str, body: &[u8]) -> Result<u16> {
@@ -261,5 +262,24 @@ fn s10_http_connections_are_capped_and_end_when_they_ask_nothing() -> Result<()>
         "a".repeat(17_000)
     );
     assert_eq!(exchange(node.http(), head.as_bytes())?.status, 431);
+    still_serves(&node, node.process(), "alice")
+}
+
+#[test]
+fn s10_one_address_does_not_take_all_connections_of_http() -> Result<()> {
+    let node = Node::start(&["--set", "http.connections_per_ip_max=20"])?;
+    let mut open: Vec<Raw> = (0..20).map(|_| Raw::tcp(node.http())).collect::<Result<_>>()?;
+    assert_eq!(Raw::tcp(node.http())?.rest()?, b"");
+    // Another address is served.
+    let mut other = Raw::tcp_from(Ipv4Addr::new(127, 0, 0, 2), node.http())?;
+    let health = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    other.bytes(health)?;
+    assert!(other.rest()?.starts_with(b"HTTP/1.1 200 "));
+    // So are those who have their places, and who comes when one of them has left.
+    let mut first = open.swap_remove(0);
+    first.bytes(health)?;
+    assert!(first.rest()?.starts_with(b"HTTP/1.1 200 "));
+    until("there is room", || Ok(get(node.http(), "/healthz").is_ok()))?;
+    drop(open);
     still_serves(&node, node.process(), "alice")
 }
