@@ -37,11 +37,8 @@ pub fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
     check_safety(&settings, dev)?;
     start_logging(&settings);
     end_with_any_thread();
-    if dev {
-        tracing::warn!("development mode: every token is accepted, no API key is needed, loopback only");
-        if settings.api_key_sha256.is_some() {
-            tracing::warn!("auth.api_key_sha256 is set, but has no effect with --dev");
-        }
+    if dev && settings.api_key_sha256.is_some() {
+        tracing::warn!("auth.api_key_sha256 is set, but has no effect with --dev");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -102,12 +99,24 @@ fn end_with_any_thread() {
 }
 
 async fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
+    if dev {
+        tokio::spawn(say_that_it_is_open());
+    }
     let running = Running::start(&settings, dev).await?;
     let page = serves_demo_page(&settings, dev).then(|| format!("http://{}/", running.http()));
     let (tcp, websocket) = (running.tcp(), running.websocket());
     announce(&settings, tcp, websocket, running.http(), page.as_deref())?;
     wait_for_the_end().await?;
     running.stop().await
+}
+
+/// Whoever reads the log of a node in development mode sees it, wherever they begin (S5).
+async fn say_that_it_is_open() {
+    let mut minutes = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        minutes.tick().await;
+        tracing::warn!("development mode: every token is accepted, no API key is needed, loopback only");
+    }
 }
 
 /// A node with everything around it, in this process.

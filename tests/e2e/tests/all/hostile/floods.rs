@@ -2,7 +2,10 @@
 
 use crate::hostile::{MIB, make_room, say, still_serves, until};
 use anyhow::{Context, Result};
-use penstock_e2e::{Node, PATIENCE, PING, PONG, Raw, TEXT, masked, post};
+use bytes::BytesMut;
+use penstock_e2e::{BINARY, Node, PATIENCE, PING, PONG, Raw, TEXT, masked, post};
+use penstock_wire::client::ClientKey;
+use penstock_wire::wkproto::{Frame, Version, encode};
 use serde_json::{Value, json};
 use std::sync::mpsc;
 use std::thread;
@@ -134,6 +137,42 @@ fn b49_a_ping_flood_costs_no_memory_and_ends() -> Result<()> {
     assert_eq!(node.closed("outbound_overflow")?, 1);
     let after = node.resident_bytes()?;
     assert!(after < before + 64 * MIB, "{before} bytes before, {after} after");
+    still_serves(&node, node.process(), "alice")
+}
+
+#[test]
+fn s12_a_flood_of_empty_messages_costs_no_memory() -> Result<()> {
+    let node = Node::start(&[])?;
+    let before = node.resident_bytes()?;
+    // WKProto takes empty messages: they are a stream of frames, cut anywhere.
+    let key = ClientKey::new([9; 32]);
+    let mut connect = BytesMut::new();
+    let frame = key.connect(6, "mallory", "any", "d");
+    encode(&Frame::Connect(frame), Version::LATEST, &mut connect)?;
+    let mut mallory = Raw::websocket(node.websocket())?;
+    mallory.frame(0x80 | BINARY, &connect)?;
+    let (opcode, _) = mallory.next_frame()?.context("a CONNACK")?;
+    assert_eq!(opcode, BINARY);
+    let empty = masked(0x80 | BINARY, b"").repeat(10_000);
+    thread::scope(|scope| {
+        let flooding = scope.spawn(|| {
+            for _ in 0..100 {
+                mallory.bytes(&empty)?;
+            }
+            anyhow::Ok(())
+        });
+        let mut honest = Raw::session(node.websocket(), "honest", "d")?;
+        calls(&mut honest, "ping", &json!({}), 50)?;
+        flooding.join().expect("no panic")
+    })?;
+    // All of them are read, and what stands behind them is answered.
+    let mut ping = BytesMut::new();
+    encode(&Frame::Ping, Version::LATEST, &mut ping)?;
+    mallory.frame(0x80 | BINARY, &ping)?;
+    let (opcode, pong) = mallory.next_frame()?.context("the session stays")?;
+    assert_eq!((opcode, pong.as_slice()), (BINARY, &[0x80][..]));
+    let after = node.resident_bytes()?;
+    assert!(after < before + 32 * MIB, "{before} bytes before, {after} after");
     still_serves(&node, node.process(), "alice")
 }
 

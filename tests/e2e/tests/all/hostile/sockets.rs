@@ -2,7 +2,7 @@
 
 use crate::hostile::{still_serves, until};
 use anyhow::Result;
-use penstock_e2e::{BINARY, Node, PING, Raw, TEXT};
+use penstock_e2e::{BINARY, Node, PING, Raw, TEXT, masked};
 use serde_json::json;
 use std::thread;
 use std::time::Duration;
@@ -130,6 +130,59 @@ fn s10_before_the_login_little_is_taken() -> Result<()> {
         let ending = raw.ending()?;
         assert!(matches!(ending.code, Some(1002 | 1008)), "{method}: {ending:?}");
     }
+    still_serves(&node, node.process(), "alice")
+}
+
+/// Connections that take their place and go no further: silent ones, one in three an upgraded one, and some with half a CONNECT.
+fn strangers(node: &Node, count: u64) -> Result<Vec<Raw>> {
+    (0..count)
+        .map(|number| match number % 3 {
+            0 => Raw::websocket(node.websocket()),
+            1 => Raw::tcp(node.tcp()),
+            _ => {
+                let mut raw = Raw::tcp(node.tcp())?;
+                raw.bytes(&[0x10, 0x60, 0])?;
+                Ok(raw)
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn s10_who_has_not_logged_in_costs_less_than_ten_kibibytes() -> Result<()> {
+    const COUNT: u64 = 600;
+    let node = Node::start(&["--set", "gateway.connect_timeout_ms=60000"])?;
+    let waiting = || node.counted("penstock_gateway_unauthenticated_connections");
+    // Some first, so that what is made at the first use is not counted.
+    let first = strangers(&node, 60)?;
+    until("the first wait", || Ok(waiting()? == 60))?;
+    let before = node.resident_bytes()?;
+    let more = strangers(&node, COUNT)?;
+    until("all wait", || Ok(waiting()? == 60 + COUNT))?;
+    let each = node.resident_bytes()?.saturating_sub(before) / COUNT;
+    assert!(each < 10 * 1024, "{each} bytes each");
+    drop((first, more));
+    still_serves(&node, node.process(), "alice")
+}
+
+#[test]
+fn s10_nothing_may_follow_a_login_before_its_answer() -> Result<()> {
+    let node = Node::start(&[])?;
+    // In one write, so that no answer can come in between.
+    let mut bytes = Vec::new();
+    for (id, method) in [("1", "connect"), ("2", "ping")] {
+        let params = json!({ "uid": "alice", "token": "any", "deviceId": "d", "deviceFlag": 1 });
+        let call = json!({ "id": id, "method": method, "params": params }).to_string();
+        bytes.extend_from_slice(&masked(0x80 | TEXT, call.as_bytes()));
+    }
+    let mut raw = Raw::websocket(node.websocket())?;
+    raw.bytes(&bytes)?;
+    let ending = raw.ending()?;
+    assert_eq!(
+        (ending.code, ending.reason.as_str()),
+        (Some(1008), "policy_violation"),
+        "{ending:?}"
+    );
     still_serves(&node, node.process(), "alice")
 }
 
