@@ -43,6 +43,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tests/xtask", &[]),
 ];
 
+/// What the tests and benchmarks of a crate may use besides.
+const DEVELOPMENT: &[(&str, &[&str])] = &[("broker/bench", &["penstock-core", "penstock-store"])];
+
 /// Dependencies that only these folders may have.
 const HEAVY: &[(&str, &[&str])] = &[
     ("axum", &["broker/net"]),
@@ -98,9 +101,12 @@ pub fn crates(tree: &Tree) -> Vec<String> {
             ));
             continue;
         };
-        for dependency in dependencies(manifest) {
+        let besides = DEVELOPMENT.iter().find(|(name, _)| *name == folder);
+        for (dependency, is_development) in dependencies(manifest) {
             let ours = dependency == "penstock" || dependency.starts_with("penstock-");
-            if ours && !allowed.contains(&dependency.as_str()) {
+            let is_besides = besides.is_some_and(|(_, names)| names.contains(&dependency.as_str()));
+            let is_allowed = allowed.contains(&dependency.as_str()) || is_development && is_besides;
+            if ours && !is_allowed {
                 complaints.push(format!("{}: may not depend on {dependency}", manifest.path));
             }
             let heavy = HEAVY.iter().find(|(name, _)| *name == dependency);
@@ -112,16 +118,18 @@ pub fn crates(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// The names in every table of dependencies of a manifest.
-fn dependencies(manifest: &File) -> BTreeSet<String> {
+/// The names in every table of dependencies of a manifest, and whether it is one of tests and benchmarks alone.
+fn dependencies(manifest: &File) -> BTreeSet<(String, bool)> {
     let mut inside = false;
+    let mut is_development = false;
     let mut names = BTreeSet::new();
     for line in manifest.text.lines() {
         let line = line.trim();
         if line.starts_with('[') {
             inside = line.trim_end_matches(']').ends_with("dependencies");
+            is_development = line.contains("dev-dependencies");
         } else if inside && let Some(end) = line.find(['.', ' ', '=']) {
-            names.insert(line[..end].to_owned());
+            names.insert((line[..end].to_owned(), is_development));
         }
     }
     names
@@ -242,12 +250,20 @@ mod tests {
                 "[dependencies]\npenstock-core.workspace = true\n[dev-dependencies]\ntokio = \"1\"\n",
             ),
             ("broker/new/Cargo.toml", "[package]\n"),
+            (
+                "broker/bench/Cargo.toml",
+                "[dependencies]\npenstock-store.workspace = true\n[dev-dependencies]\npenstock-core.workspace = true\n",
+            ),
         ]);
         let complaints = crates(&tree);
-        assert_eq!(complaints.len(), 3, "{complaints:?}");
+        assert_eq!(complaints.len(), 4, "{complaints:?}");
         assert!(complaints[0].contains("penstock-store"));
         assert!(complaints[1].contains("link tokio"));
         assert!(complaints[2].contains("no place"));
+        assert!(
+            complaints[3].contains("penstock-store"),
+            "only its benchmarks may"
+        );
     }
 
     #[test]

@@ -1,0 +1,241 @@
+//! What a shard writes to and reads from: rows in memory, or the store of the broker with its syncs.
+
+use penstock_core::effect::Event;
+use penstock_core::message::Record;
+use penstock_core::rows::{Instance, Key, Miss, Page, ReadRequest, Row, Rows, Write};
+use penstock_core::types::{DiskBoot, Incarnation, NodeId, Ticket};
+use penstock_store::{CachedRows, Listener, Options, Store, Writer};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tempfile::TempDir;
+
+/// Records that are kept in memory: delivery reads the newest.
+const RECORDS_KEPT: usize = 4_096;
+
+/// Where the rows of a node are.
+pub(crate) trait Disk {
+    /// Point reads of one event.
+    type Rows<'a>: Rows
+    where
+        Self: 'a;
+
+    /// Point reads of one event, which brings these keys.
+    fn rows<'a>(&'a self, loaded: &'a [Key]) -> Self::Rows<'a>;
+
+    /// Executes a Store effect.
+    fn write(&mut self, instance: Instance, ticket: Ticket, writes: Vec<Write>);
+
+    /// The next `Stored` that is to come; waits for it. None when everything written is durable.
+    fn stored(&mut self) -> Option<Event>;
+
+    /// Executes a Read effect.
+    fn read(&self, request: &ReadRequest) -> Page;
+
+    /// Executes a Load effect.
+    fn load(&self, keys: &[Key]) -> Vec<(Key, Option<Row>)>;
+}
+
+/// Rows in memory, durable at once.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    rows: BTreeMap<Key, Row>,
+    records: BTreeMap<Incarnation, VecDeque<Record>>,
+    stored: VecDeque<Event>,
+}
+
+impl Rows for &Memory {
+    fn row(&self, key: &Key) -> Result<Option<Row>, Miss> {
+        Ok(self.rows.get(key).cloned())
+    }
+}
+
+impl Disk for Memory {
+    type Rows<'a> = &'a Memory;
+
+    fn rows<'a>(&'a self, _loaded: &'a [Key]) -> &'a Memory {
+        self
+    }
+
+    fn write(&mut self, instance: Instance, ticket: Ticket, writes: Vec<Write>) {
+        for write in writes {
+            match write {
+                Write::Put { key, value } => {
+                    self.rows.insert(key, value);
+                }
+                Write::Delete { key } => {
+                    self.rows.remove(&key);
+                }
+                Write::AppendRecords { incarnation, records } => {
+                    let kept = self.records.entry(incarnation).or_default();
+                    kept.extend(records);
+                    let too_many = kept.len().saturating_sub(RECORDS_KEPT);
+                    kept.drain(..too_many);
+                }
+                // Raft entries that are compacted are never read again.
+                Write::CompactRaft { .. } => {}
+                other => panic!("a node alone does not write {other:?}"),
+            }
+        }
+        self.stored.push_back(Event::Stored {
+            instance,
+            through: ticket,
+        });
+    }
+
+    fn stored(&mut self) -> Option<Event> {
+        self.stored.pop_front()
+    }
+
+    fn read(&self, request: &ReadRequest) -> Page {
+        match request {
+            ReadRequest::Records {
+                incarnation,
+                from,
+                through,
+                records_max,
+                ..
+            } => {
+                let all = self.records.get(incarnation).into_iter().flatten();
+                let wanted = all.filter(|record| (*from..=*through).contains(&record.seq));
+                Page::Records(wanted.take(*records_max as usize).cloned().collect())
+            }
+            ReadRequest::LogTail { incarnation } => {
+                let last = self.records.get(incarnation).and_then(VecDeque::back);
+                Page::Records(last.cloned().into_iter().collect())
+            }
+            ReadRequest::SlotRows {
+                slot,
+                table,
+                prefix,
+                after,
+                rows_max,
+            } => {
+                let key = after.clone().unwrap_or_else(|| prefix.clone());
+                let first = Key::Slot {
+                    slot: *slot,
+                    table: *table,
+                    key,
+                };
+                let first = match after {
+                    Some(_) => Bound::Excluded(first),
+                    None => Bound::Included(first),
+                };
+                let mut rows: Vec<_> = self
+                    .rows
+                    .range((first, Bound::Unbounded))
+                    .map_while(|(found, value)| match found {
+                        Key::Slot {
+                            slot: of,
+                            table: kind,
+                            key,
+                        } if of == slot && kind == table && key.starts_with(prefix) => {
+                            Some((*kind, key.clone(), value.clone()))
+                        }
+                        _ => None,
+                    })
+                    .take(*rows_max as usize + 1)
+                    .collect();
+                let more = rows.len() > *rows_max as usize;
+                rows.truncate(*rows_max as usize);
+                Page::Rows { rows, more }
+            }
+            ReadRequest::Cursors { incarnation } => {
+                let rows = self.rows.iter().filter_map(|(key, value)| match key {
+                    Key::Cursor {
+                        incarnation: of,
+                        consumer,
+                    } if of == incarnation => Some((consumer.clone(), value.clone())),
+                    _ => None,
+                });
+                Page::Cursors(rows.collect())
+            }
+            ReadRequest::SnapshotRows { .. } | ReadRequest::Dedupe { .. } => {
+                panic!("a node alone does not read {request:?}")
+            }
+        }
+    }
+
+    fn load(&self, keys: &[Key]) -> Vec<(Key, Option<Row>)> {
+        let row = |key: &Key| (key.clone(), self.rows.get(key).cloned());
+        keys.iter().map(row).collect()
+    }
+}
+
+/// The store of the broker in a folder of its own, with its group commit: what is written is durable when fdatasync has returned.
+/// `TMPDIR` says where.
+pub(crate) struct Files {
+    writer: Writer,
+    reports: Receiver<(Instance, Ticket)>,
+    /// The newest ticket of each instance that is not durable yet.
+    waiting: BTreeMap<Instance, Ticket>,
+    _folder: TempDir,
+}
+
+/// Passes on what the store's threads report.
+struct Reports(Sender<(Instance, Ticket)>);
+
+impl Listener for Reports {
+    fn stored(&self, _shard: u16, instance: Instance, through: Ticket) {
+        // At the end of a run nobody waits any more.
+        let _ = self.0.send((instance, through));
+    }
+
+    fn poisoned(&self, error: &penstock_store::Error) {
+        panic!("the store failed: {error}");
+    }
+}
+
+impl Files {
+    pub(crate) fn new() -> Files {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options {
+            single_copy: true,
+            ..Options::new("bench", NodeId(1), DiskBoot(1))
+        };
+        let (store, _) = Store::open(&folder.path().join("data"), options).expect("an empty folder");
+        let (sender, reports) = channel();
+        let writer = Writer::start(Arc::new(store), Box::new(Reports(sender))).expect("threads");
+        Files {
+            writer,
+            reports,
+            waiting: BTreeMap::new(),
+            _folder: folder,
+        }
+    }
+}
+
+impl Disk for Files {
+    type Rows<'a> = CachedRows<'a>;
+
+    fn rows<'a>(&'a self, loaded: &'a [Key]) -> CachedRows<'a> {
+        self.writer.store().rows(loaded)
+    }
+
+    fn write(&mut self, instance: Instance, ticket: Ticket, writes: Vec<Write>) {
+        self.waiting.insert(instance, ticket);
+        self.writer
+            .submit(0, instance, ticket, &writes)
+            .expect("the store takes it");
+    }
+
+    fn stored(&mut self) -> Option<Event> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let (instance, through) = self.reports.recv().expect("the store goes on");
+        if self.waiting.get(&instance) == Some(&through) {
+            self.waiting.remove(&instance);
+        }
+        Some(Event::Stored { instance, through })
+    }
+
+    fn read(&self, request: &ReadRequest) -> Page {
+        self.writer.store().read(request)
+    }
+
+    fn load(&self, keys: &[Key]) -> Vec<(Key, Option<Row>)> {
+        self.writer.store().load(keys).expect("the store reads")
+    }
+}
