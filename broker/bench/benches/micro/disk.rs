@@ -1,9 +1,10 @@
 //! What a shard writes to and reads from: rows in memory, or the store of the broker with its syncs.
 
+use bytes::Bytes;
 use penstock_core::effect::Event;
 use penstock_core::message::Record;
-use penstock_core::rows::{Instance, Key, Miss, Page, ReadRequest, Row, Rows, Write};
-use penstock_core::types::{DiskBoot, Incarnation, NodeId, Ticket};
+use penstock_core::rows::{Instance, Key, Miss, Page, ReadRequest, Row, Rows, Table, Write};
+use penstock_core::types::{DiskBoot, Incarnation, NodeId, SlotId, Ticket};
 use penstock_store::{CachedRows, Listener, Options, Store, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -48,6 +49,38 @@ pub(crate) struct Memory {
 impl Rows for &Memory {
     fn row(&self, key: &Key) -> Result<Option<Row>, Miss> {
         Ok(self.rows.get(key).cloned())
+    }
+}
+
+impl Memory {
+    /// The rows of one table of one slot from `prefix` on, or after `after`.
+    fn slot_rows(
+        &self,
+        (slot, table): (SlotId, Table),
+        prefix: &Bytes,
+        after: Option<&Bytes>,
+    ) -> impl Iterator<Item = (Table, Bytes, Row)> {
+        let key = |key: &Bytes| Key::Slot {
+            slot,
+            table,
+            key: key.clone(),
+        };
+        let first = after.map_or_else(
+            || Bound::Included(key(prefix)),
+            |after| Bound::Excluded(key(after)),
+        );
+        self.rows
+            .range((first, Bound::Unbounded))
+            .map_while(move |(found, value)| match found {
+                Key::Slot {
+                    slot: of,
+                    table: kind,
+                    key,
+                } if *of == slot && *kind == table && key.starts_with(prefix) => {
+                    Some((table, key.clone(), value.clone()))
+                }
+                _ => None,
+            })
     }
 }
 
@@ -97,8 +130,14 @@ impl Disk for Memory {
                 records_max,
                 ..
             } => {
-                let all = self.records.get(incarnation).into_iter().flatten();
-                let wanted = all.filter(|record| (*from..=*through).contains(&record.seq));
+                let kept = self.records.get(incarnation);
+                let first = kept.and_then(VecDeque::front).map_or(*from, |record| record.seq);
+                assert!(
+                    *from >= first,
+                    "{from} is read, but {first} is the first that is kept"
+                );
+                let wanted = kept.into_iter().flatten().skip((from.0 - first.0) as usize);
+                let wanted = wanted.take_while(|record| record.seq <= *through);
                 Page::Records(wanted.take(*records_max as usize).cloned().collect())
             }
             ReadRequest::LogTail { incarnation } => {
@@ -112,33 +151,11 @@ impl Disk for Memory {
                 after,
                 rows_max,
             } => {
-                let key = after.clone().unwrap_or_else(|| prefix.clone());
-                let first = Key::Slot {
-                    slot: *slot,
-                    table: *table,
-                    key,
-                };
-                let first = match after {
-                    Some(_) => Bound::Excluded(first),
-                    None => Bound::Included(first),
-                };
-                let mut rows: Vec<_> = self
-                    .rows
-                    .range((first, Bound::Unbounded))
-                    .map_while(|(found, value)| match found {
-                        Key::Slot {
-                            slot: of,
-                            table: kind,
-                            key,
-                        } if of == slot && kind == table && key.starts_with(prefix) => {
-                            Some((*kind, key.clone(), value.clone()))
-                        }
-                        _ => None,
-                    })
-                    .take(*rows_max as usize + 1)
-                    .collect();
-                let more = rows.len() > *rows_max as usize;
-                rows.truncate(*rows_max as usize);
+                let rows = self.slot_rows((*slot, *table), prefix, after.as_ref());
+                let most = *rows_max as usize;
+                let mut rows: Vec<_> = rows.take(most + 1).collect();
+                let more = rows.len() > most;
+                rows.truncate(most);
                 Page::Rows { rows, more }
             }
             ReadRequest::Cursors { incarnation } => {

@@ -10,6 +10,14 @@ mod disk;
 mod fan_out;
 mod node;
 
+use std::time::Duration;
+
+/// How long each piece is measured at least, unless the command line says otherwise: a hundred runs of some microseconds say little.
+const MEASURED: Duration = Duration::from_secs(1);
+
 fn main() {
-    divan::main();
+    divan::Divan::default()
+        .min_time(MEASURED)
+        .config_with_args()
+        .main();
 }

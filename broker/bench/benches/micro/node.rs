@@ -26,7 +26,7 @@ const IDLE_STEP: Duration = Duration::from_millis(10);
 /// So many steps without what is waited for mean that it never comes.
 const IDLE_STEPS_MAX: u32 = 5_000;
 /// After so many steps everything has come to rest.
-const QUIET_STEPS: u32 = 200;
+const REST_STEPS: u32 = 300;
 /// The time between one batch and the next, so that what is due in between is done too.
 const BATCH_STEP: Duration = Duration::from_millis(1);
 /// A payload as apps send them.
@@ -133,7 +133,16 @@ impl<D: Disk> Node<D> {
             panic!("the first message is stored: {answer:?}");
         };
         self.last = seq;
-        self.settle();
+        self.come_to_rest();
+    }
+
+    /// Lets time pass: presence and delivery wait a while when a node is new, and only then deliver the first message.
+    fn come_to_rest(&mut self) {
+        for _ in 0..REST_STEPS {
+            self.pass(IDLE_STEP);
+            self.settle();
+        }
+        assert!(self.out.received.is_empty(), "nobody was there yet");
     }
 
     /// Opens a session of every member.
@@ -157,13 +166,7 @@ impl<D: Disk> Node<D> {
             });
             self.run(|out| out.admitted == number + 1);
         }
-        // Whatever the room's first message still has to do is done.
-        for _ in 0..QUIET_STEPS {
-            self.pass(IDLE_STEP);
-            self.settle();
-            self.acknowledge_all();
-        }
-        assert_eq!(self.out.admitted, members);
+        self.come_to_rest();
     }
 
     /// Messages that were not sent before.
@@ -234,11 +237,6 @@ impl<D: Disk> Node<D> {
         connections.sort();
         connections.dedup();
         assert_eq!(connections.len(), sessions, "none gets it twice");
-        self.acknowledge_all();
-        assert!(self.out.received.is_empty(), "nothing comes again");
-    }
-
-    fn acknowledge_all(&mut self) {
         for Received { connection, id, seq } in std::mem::take(&mut self.out.received) {
             self.events.push_back(Event::ClientFrame {
                 connection,
@@ -246,6 +244,7 @@ impl<D: Disk> Node<D> {
             });
         }
         self.settle();
+        assert!(self.out.received.is_empty(), "nothing comes again");
     }
 
     fn ask(&mut self, ask: Ask) -> Answer {
@@ -270,7 +269,7 @@ impl<D: Disk> Node<D> {
     }
 
     /// Goes on until there is nothing left to do at this time.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while let Some(event) = self.events.pop_front().or_else(|| self.disk.stored()) {
             self.handle(event);
         }
