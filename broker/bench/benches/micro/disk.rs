@@ -6,7 +6,7 @@ use penstock_core::message::Record;
 use penstock_core::rows::{Instance, Key, Miss, Page, ReadRequest, Row, Rows, Table, Write};
 use penstock_core::types::{DiskBoot, Incarnation, NodeId, SlotId, Ticket};
 use penstock_store::{CachedRows, Listener, Options, Store, Writer};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -42,17 +42,31 @@ pub(crate) trait Disk {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     rows: BTreeMap<Key, Row>,
+    /// Idempotency rows by day, incarnation and hash: there is one for each message, and finding one must not become dearer by what
+    /// was sent before.
+    dedupe: HashMap<(u16, u64, u64), Row>,
     records: BTreeMap<Incarnation, VecDeque<Record>>,
     stored: VecDeque<Event>,
 }
 
 impl Rows for &Memory {
     fn row(&self, key: &Key) -> Result<Option<Row>, Miss> {
-        Ok(self.rows.get(key).cloned())
+        Ok(self.get(key).cloned())
     }
 }
 
 impl Memory {
+    fn get(&self, key: &Key) -> Option<&Row> {
+        match key {
+            Key::Dedupe {
+                day,
+                incarnation,
+                hash,
+            } => self.dedupe.get(&(*day, incarnation.0, *hash)),
+            key => self.rows.get(key),
+        }
+    }
+
     /// The rows of one table of one slot from `prefix` on, or after `after`.
     fn slot_rows(
         &self,
@@ -94,10 +108,21 @@ impl Disk for Memory {
     fn write(&mut self, instance: Instance, ticket: Ticket, writes: Vec<Write>) {
         for write in writes {
             match write {
+                Write::Put {
+                    key:
+                        Key::Dedupe {
+                            day,
+                            incarnation,
+                            hash,
+                        },
+                    value,
+                } => {
+                    self.dedupe.insert((day, incarnation.0, hash), value);
+                }
                 Write::Put { key, value } => {
                     self.rows.insert(key, value);
                 }
-                Write::Delete { key } => {
+                Write::Delete { key } if !matches!(key, Key::Dedupe { .. }) => {
                     self.rows.remove(&key);
                 }
                 Write::AppendRecords { incarnation, records } => {
@@ -175,7 +200,7 @@ impl Disk for Memory {
     }
 
     fn load(&self, keys: &[Key]) -> Vec<(Key, Option<Row>)> {
-        let row = |key: &Key| (key.clone(), self.rows.get(key).cloned());
+        let row = |key: &Key| (key.clone(), self.get(key).cloned());
         keys.iter().map(row).collect()
     }
 }
