@@ -262,7 +262,9 @@ impl Group {
         }
         self.next_tick = now.after(self.config.limits.raft_tick);
         self.draw_election_timeout();
-        self.raft.tick();
+        if !self.is_installing() {
+            self.raft.tick();
+        }
         if matches!(self.role(), StateRole::Candidate | StateRole::PreCandidate)
             && self.raft.raft.election_elapsed == 0
         {

@@ -31,6 +31,8 @@ impl Group {
             return;
         }
         match message.get_msg_type() {
+            // It would campaign.
+            MessageType::MsgTimeoutNow if self.is_installing() => return,
             MessageType::MsgAppend
             | MessageType::MsgAppendResponse
             | MessageType::MsgRequestVote
@@ -130,6 +132,12 @@ impl Group {
         if self.config.faults.applies_before_persisted() {
             self.raft.on_persist_ready(number);
         }
+    }
+
+    /// An installed snapshot is not durable yet. Until it is, Raft's applied index stands below the start of the log, and a
+    /// campaign, which reads what is not applied, would find nothing there.
+    pub(super) fn is_installing(&self) -> bool {
+        self.unsaved.iter().any(|unsaved| unsaved.snapshot.is_some())
     }
 
     fn keep_hard_state(&mut self, hard_state: HardState) {
