@@ -64,6 +64,11 @@ pub struct Limits {
     pub unacknowledged_max: usize,
     /// Session: bytes offered and not acknowledged.
     pub unacknowledged_bytes_max: usize,
+    /// Session: how long that window may stay full, not half acknowledged, before the session is closed. So long do the
+    /// channels of a client that does not acknowledge wait for it (PC-4).
+    pub unacknowledged_patience: Duration,
+    /// Delivery: pause before more is pushed to a session whose window is full.
+    pub full_window_pause: Duration,
     /// Session: interval of re-offers (PC-5).
     pub reoffer_interval: Duration,
     /// Session: re-offers before the session is closed.
@@ -125,6 +130,8 @@ impl Default for Limits {
             delivery_lag_max: 100_000,
             unacknowledged_max: 1_024,
             unacknowledged_bytes_max: 4 << 20,
+            unacknowledged_patience: Duration::from_millis(200),
+            full_window_pause: Duration::from_millis(2),
             reoffer_interval: Duration::from_secs(20),
             reoffers_max: 8,
             session_sends_max: 1_024,

@@ -253,6 +253,8 @@ pub enum Pushed {
     Gone,
     /// Not now: pushed again within the bound.
     NotYet,
+    /// The session's window is full: pushed again very soon. The session ends itself when it stays full.
+    Full,
 }
 
 /// What is known of the users of one slot.

@@ -247,11 +247,12 @@ impl Run {
         };
         context.memory.failing_nodes.remove(&parcel.node);
         let mut not_yet = BTreeMap::new();
+        let mut full = BTreeMap::new();
         for (position, outcome) in outcomes {
             let Some(target) = parcel.targets.remove(&position) else {
                 continue;
             };
-            if target.missed && outcome != Pushed::NotYet {
+            if target.missed && matches!(outcome, Pushed::Bound | Pushed::Gone) {
                 context.memory.owed.paid(&target.route);
             }
             match outcome {
@@ -260,18 +261,27 @@ impl Run {
                 Pushed::NotYet => {
                     not_yet.insert(position, target);
                 }
+                Pushed::Full => {
+                    full.insert(position, target);
+                }
             }
         }
-        let again = Parcel {
-            node: parcel.node,
-            targets: not_yet,
-            effort: parcel.effort,
+        let (node, effort) = (parcel.node, parcel.effort);
+        let rest = |targets| Parcel {
+            node,
+            targets,
+            effort,
         };
+        let (again, soon) = (rest(not_yet), rest(full));
         if parcel.targets.is_empty() {
             self.parcels.remove(&token);
         }
         if !again.targets.is_empty() {
             self.push_again(again, false, context);
+        }
+        if !soon.targets.is_empty() {
+            let due = context.now.after(context.settings.limits.full_window_pause);
+            self.retries.push((due, Retry::Parcel(soon)));
         }
     }
 

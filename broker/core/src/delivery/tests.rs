@@ -597,6 +597,19 @@ fn a_session_that_is_not_open_yet_is_pushed_again() {
 }
 
 #[test]
+fn a_session_whose_window_is_full_is_pushed_again_very_soon() {
+    let mut world = World::new("u2@u2", ChannelKind::PERSON);
+    world.lead(0, 1, &["read 1..1"]);
+    world.records(&[message("u1", 1, 11)], &["lookup u2"]);
+    world.found(&[route("u2", 1, 1)], true, &["push 1: u2/1 u2 1"]);
+    for _ in 0..5 {
+        world.pushed(1, Pushed::Full, &[]);
+        world.wait_ms(2, &["push 1: u2/1 u2 1"]);
+    }
+    world.pushed(1, Pushed::Bound, &["cursor 1"]);
+}
+
+#[test]
 fn expired_messages_are_skipped() {
     let mut world = World::group(2, &["read 1..2"]);
     world.records(&[expiring(1, 50), expiring(2, 51)], &["members 2/g None"]);

@@ -8,6 +8,8 @@ pub enum Fault {
     ReofferNever,
     /// First offers are not checked against what the session already got.
     FirstOfferRepeats,
+    /// What a full window leaves out counts as bound.
+    FullCountsAsBound,
 }
 
 impl Fault {
@@ -15,6 +17,7 @@ impl Fault {
     pub const ALL: &[(Fault, &str)] = &[
         (Fault::ReofferNever, "reoffer_never"),
         (Fault::FirstOfferRepeats, "first_offer_repeats"),
+        (Fault::FullCountsAsBound, "full_counts_as_bound"),
     ];
 }
 

@@ -152,6 +152,8 @@ pub enum Offered {
     Gone,
     /// The session is not open yet: offer again soon.
     NotYet,
+    /// Too much is not acknowledged: perhaps a part is bound, offer all again very soon.
+    Full,
 }
 
 /// What the sessions want done.

@@ -1,7 +1,7 @@
 //! What was offered to one session and is not acknowledged (PC-5).
 
 use super::state::Context;
-use super::{Fault, Offer, Output};
+use super::{Fault, Offer, Offered, Output};
 use crate::client::{CloseReason, ServerFrame};
 use crate::message::Committed;
 use crate::types::{ChannelKind, ConnectionId, Incarnation, MessageId, Seq};
@@ -21,6 +21,9 @@ pub(super) struct Offers {
     bytes: usize,
     offered: u64,
     last: LastOffered,
+    /// Since when the window is full. It opens again when half of it is acknowledged: a client that lets go of one message at a
+    /// time does not set the pace of its channels.
+    full_since: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -34,13 +37,13 @@ struct Entry {
 }
 
 impl Offers {
-    /// Offers the messages, those that the session does not have yet.
+    /// Offers the messages, those that the session does not have yet, as far as its window allows.
     pub(super) fn offer(
         &mut self,
         offer: &Offer,
         connection: ConnectionId,
         context: &mut Context<'_>,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<Offered, CloseReason> {
         for message in &offer.messages {
             let seq = message.message.seq;
             if message.message.expired(context.now.wall_ms) {
@@ -51,7 +54,11 @@ impl Offers {
                 if repeated && !context.settings.faults.has(Fault::FirstOfferRepeats) {
                     continue;
                 }
-                self.bind(message, offer, context)?;
+                if self.is_full_for(message, context)? {
+                    let forgets = context.settings.faults.has(Fault::FullCountsAsBound);
+                    return Ok(if forgets { Offered::Bound } else { Offered::Full });
+                }
+                self.bind(message, offer, context);
             }
             let frame = ServerFrame::Recv {
                 message: Arc::clone(message),
@@ -61,7 +68,31 @@ impl Offers {
             };
             context.out.push(Output::Frame { connection, frame });
         }
-        Ok(())
+        Ok(Offered::Bound)
+    }
+
+    /// Whether the window has no room for a message now. A window that stays full ends the session: its channels wait for it, and
+    /// only so long (PC-4).
+    fn is_full_for(&mut self, message: &Committed, context: &Context<'_>) -> Result<bool, CloseReason> {
+        let limits = &context.settings.limits;
+        let half_open = self.entries.len() <= limits.unacknowledged_max / 2
+            && self.bytes <= limits.unacknowledged_bytes_max / 2;
+        if let Some(since) = self.full_since {
+            if !half_open {
+                return if context.now.monotonic >= since + limits.unacknowledged_patience {
+                    Err(CloseReason::UnacknowledgedOverflow)
+                } else {
+                    Ok(true)
+                };
+            }
+            self.full_since = None;
+        }
+        let fits = self.entries.len() < limits.unacknowledged_max
+            && self.bytes + cost(message) <= limits.unacknowledged_bytes_max;
+        if !fits {
+            self.full_since = Some(context.now.monotonic);
+        }
+        Ok(!fits)
     }
 
     /// RECVACK: clears this entry and no other.
@@ -124,25 +155,16 @@ impl Offers {
         self.entries.len()
     }
 
-    fn bind(
-        &mut self,
-        message: &Arc<Committed>,
-        offer: &Offer,
-        context: &Context<'_>,
-    ) -> Result<(), CloseReason> {
+    fn bind(&mut self, message: &Arc<Committed>, offer: &Offer, context: &Context<'_>) {
         let limits = &context.settings.limits;
         let id = message.message.id;
         self.clear(id);
-        let bytes = self.bytes + cost(message);
-        if self.entries.len() >= limits.unacknowledged_max || bytes > limits.unacknowledged_bytes_max {
-            return Err(CloseReason::UnacknowledgedOverflow);
-        }
         self.last.set(
             message.incarnation,
             message.message.seq,
             limits.session_channels_max,
         );
-        self.bytes = bytes;
+        self.bytes += cost(message);
         self.offered += 1;
         let due = context.now.after(limits.reoffer_interval);
         self.due.insert((due, self.offered, id));
@@ -155,7 +177,6 @@ impl Offers {
             reoffers: 0,
         };
         self.entries.insert(id, entry);
-        Ok(())
     }
 
     fn clear(&mut self, id: MessageId) {

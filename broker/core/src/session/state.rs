@@ -236,8 +236,7 @@ impl Session {
         if offer.missed {
             return Err(CloseReason::DeliveryMissed);
         }
-        self.offers.offer(offer, self.connection, context)?;
-        Ok(Offered::Bound)
+        self.offers.offer(offer, self.connection, context)
     }
 
     /// Says goodbye, so that the SDK does not reconnect and evict its successor.

@@ -529,30 +529,51 @@ fn unacknowledged_messages_are_bounded_in_count_and_bytes() {
     let mut world = world_with(true, limits());
     let route = world.connect(1, "u1", Protocol::WkProto);
     let four: Vec<_> = (1..=4).map(|seq| message(1, seq)).collect();
-    let over = [
-        "1 RECV g 1",
-        "1 RECV g 2",
-        "1 RECV g 3",
-        "unregister u1/d/1#1",
-        "1 close UnacknowledgedOverflow",
-        "unregister u1/d/1#1",
-        "offered [Gone]",
-    ];
-    world.offer(&route, &four, &over);
+    let window = ["1 RECV g 1", "1 RECV g 2", "1 RECV g 3", "offered [Full]"];
+    world.offer(&route, &four, &window);
+    // One is not half of it.
+    let id = MessageId(101);
+    world.frame(1, ClientFrame::RecvAck { id, seq: Seq(1) }, &[]);
+    world.offer(&route, &four, &["offered [Full]"]);
+    let id = MessageId(102);
+    world.frame(1, ClientFrame::RecvAck { id, seq: Seq(2) }, &[]);
+    world.offer(&route, &four, &["1 RECV g 4", "offered [Bound]"]);
     let route = world.connect(2, "u2", Protocol::WkProto);
     let large = |seq| {
         changed(&message(1, seq), |message| {
             message.draft.payload = Bytes::from(vec![0; 900]);
         })
     };
+    world.offer(&route, &[large(1), large(2)], &["2 RECV g 1", "offered [Full]"]);
+}
+
+#[test]
+fn a_window_that_stays_full_ends_the_session() {
+    let mut world = world_with(true, limits());
+    let route = world.connect(1, "u1", Protocol::WkProto);
+    let four: Vec<_> = (1..=4).map(|seq| message(1, seq)).collect();
+    let window = ["1 RECV g 1", "1 RECV g 2", "1 RECV g 3", "offered [Full]"];
+    world.offer(&route, &four, &window);
+    world.now.monotonic += Duration::from_millis(199);
+    world.offer(&route, &four, &["offered [Full]"]);
+    // A window that opened meanwhile begins to count anew.
+    for seq in [1, 2] {
+        let id = MessageId(100 + seq);
+        let seq = Seq(seq.unsigned_abs());
+        world.frame(1, ClientFrame::RecvAck { id, seq }, &[]);
+    }
+    let next: Vec<_> = (4..=6).map(|seq| message(1, seq)).collect();
+    world.offer(&route, &next, &["1 RECV g 4", "1 RECV g 5", "offered [Full]"]);
+    world.now.monotonic += Duration::from_millis(199);
+    world.offer(&route, &next, &["offered [Full]"]);
+    world.now.monotonic += Duration::from_millis(1);
     let over = [
-        "2 RECV g 1",
-        "unregister u2/d/2#2",
-        "2 close UnacknowledgedOverflow",
-        "unregister u2/d/2#2",
+        "unregister u1/d/1#1",
+        "1 close UnacknowledgedOverflow",
+        "unregister u1/d/1#1",
         "offered [Gone]",
     ];
-    world.offer(&route, &[large(1), large(2)], &over);
+    world.offer(&route, &next, &over);
 }
 
 #[test]

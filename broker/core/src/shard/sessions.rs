@@ -184,6 +184,7 @@ impl Shard {
                     Offered::Bound => delivery::Pushed::Bound,
                     Offered::Gone => delivery::Pushed::Gone,
                     Offered::NotYet => delivery::Pushed::NotYet,
+                    Offered::Full => delivery::Pushed::Full,
                 };
                 (position, pushed)
             })

@@ -81,6 +81,36 @@ fn person_traffic_in_a_closed_loop_over_tcp_is_exact() -> Result<()> {
     Ok(())
 }
 
+/// Members who write as fast as they are answered are pushed more than their windows hold: delivery waits for their
+/// acknowledgements instead of closing them (PC-4).
+#[test]
+fn a_group_that_outruns_the_windows_of_its_members_is_exact() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("penstock.toml");
+    fs::write(&file, "[session]\nunacknowledged_max = 16\n")?;
+    let node = Node::start(&["--config", &file.display().to_string()])?;
+    let target = format!("wkproto://{}", node.tcp());
+    let api = format!("http://{}", node.http());
+    let load = [
+        "--mode",
+        "group",
+        "--members",
+        "10",
+        "--window",
+        "32",
+        "--duration",
+        "2s",
+        "--warm-up",
+        "500ms",
+        "--api",
+        &api,
+    ];
+    let (output, report) = bench(&target, &load)?;
+    assert_clean(&output, &report, 9);
+    assert_eq!(node.closed("unacknowledged_overflow")?, 0);
+    Ok(())
+}
+
 #[test]
 fn group_traffic_in_an_open_loop_over_websockets_is_exact() -> Result<()> {
     let node = Node::start(&[])?;

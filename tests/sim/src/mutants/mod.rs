@@ -272,6 +272,13 @@ pub static ALL: &[Mutant] = &[
         "First offers are not checked against what the session already got (PC-5).",
     ),
     mutant(
+        "full-counts-as-bound",
+        3,
+        200,
+        Session(session::Fault::FullCountsAsBound),
+        "What a full window leaves out counts as delivered (PC-1).",
+    ),
+    mutant(
         "applied-not-atomic",
         3,
         200,
