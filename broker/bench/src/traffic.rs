@@ -1,17 +1,19 @@
 //! One connection under load: sends what is due, acknowledges what comes, and keeps the account that the verdict is made of.
 
 use std::collections::HashMap;
-use std::future::pending;
+use std::future::{Future as _, pending};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Buf as _;
 use penstock_wire::client::acknowledgement;
 use penstock_wire::reason::Reason;
 use penstock_wire::wkproto::{Flags, Frame, Recv, Send, SendAck};
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
@@ -309,11 +311,20 @@ impl Traffic {
         for _ in 0..READS_IN_A_ROW {
             let input = &mut self.session.link.input;
             input.reserve(READ_BYTES);
-            match self.session.stream.try_read_buf(input) {
-                Ok(0) => return Err("the server closed the connection".to_owned()),
-                Ok(_) => self.take_frames()?,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(format!("the socket failed: {}", error.kind())),
+            let room = input.capacity() - input.len();
+            let read =
+                pin!(self.session.stream.read_buf(input)).poll(&mut Context::from_waker(Waker::noop()));
+            match read {
+                Poll::Ready(Ok(0)) => return Err("the server closed the connection".to_owned()),
+                Poll::Ready(Ok(count)) => {
+                    self.take_frames()?;
+                    if count < room {
+                        // The socket is empty, and tokio knows it: no second system call is needed to learn that.
+                        break;
+                    }
+                }
+                Poll::Ready(Err(error)) => return Err(format!("the socket failed: {}", error.kind())),
+                Poll::Pending => break,
             }
         }
         Ok(())

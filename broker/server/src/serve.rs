@@ -416,8 +416,8 @@ async fn wait_for_the_end() -> anyhow::Result<()> {
 struct GatewayClients(Arc<Connections>);
 
 impl Clients for GatewayClients {
-    fn deliver(&self, connection: ConnectionId, frame: ServerFrame) {
-        self.0.push(connection, frame);
+    fn deliver(&self, frames: &mut Vec<(ConnectionId, ServerFrame)>) {
+        self.0.push(frames.drain(..));
     }
 
     fn close(&self, connection: ConnectionId, reason: CloseReason) {

@@ -67,7 +67,7 @@ impl Transport for Link {
 struct NoClients;
 
 impl Clients for NoClients {
-    fn deliver(&self, _connection: ConnectionId, _frame: ServerFrame) {}
+    fn deliver(&self, _frames: &mut Vec<(ConnectionId, ServerFrame)>) {}
 
     fn close(&self, _connection: ConnectionId, _reason: CloseReason) {}
 }

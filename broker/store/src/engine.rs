@@ -117,6 +117,11 @@ fn family_options(family: Family, cache: &Cache, options: &Options) -> rocksdb::
         | Family::Slot
         | Family::State => {}
     }
+    if matches!(family, Family::Dedupe | Family::Slot) {
+        // Most point reads of these find nothing: no such key was seen, nobody is on the list.
+        tuned.set_memtable_whole_key_filtering(true);
+        tuned.set_memtable_prefix_bloom_ratio(0.02);
+    }
     if family == Family::Records {
         // Scans stay inside one incarnation: files without it are skipped by a bloom of the prefix.
         tuned.set_prefix_extractor(SliceTransform::create_fixed_prefix(8));

@@ -23,6 +23,7 @@
 //! ```
 
 mod batch;
+mod cache;
 mod directory;
 mod engine;
 mod error;

@@ -1,5 +1,6 @@
 //! Point reads: from memory for the machines, from anywhere for the loader (M-13).
 
+use crate::cache::Look;
 use crate::error::Error;
 use crate::keys;
 use crate::store::Store;
@@ -15,24 +16,42 @@ use std::sync::atomic::Ordering;
 pub struct CachedRows<'a> {
     store: &'a Store,
     pinned: &'a [Key],
-    options: ReadOptions2,
 }
 
-/// Read options that can be shown.
-struct ReadOptions2(ReadOptions);
+/// Options of reads that never wait for the disk, made once.
+pub(crate) struct FromMemory(ReadOptions);
 
-impl std::fmt::Debug for ReadOptions2 {
+impl FromMemory {
+    pub(crate) fn new() -> FromMemory {
+        let mut options = ReadOptions::default();
+        options.set_read_tier(ReadTier::BlockCache);
+        FromMemory(options)
+    }
+}
+
+impl std::fmt::Debug for FromMemory {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ReadOptions")
+        formatter.write_str("FromMemory")
     }
 }
 
 impl Rows for CachedRows<'_> {
     fn row(&self, key: &Key) -> Result<Option<Row>, Miss> {
         let metrics = self.store.metrics();
-        match self.store.point_read(key, &self.options.0) {
+        let mark = match self.store.cache().look(key) {
+            Look::Known(row) => {
+                metrics.hits.fetch_add(1, Ordering::Relaxed);
+                return Ok(row);
+            }
+            Look::Unknown(mark) => Some(mark),
+            Look::Other => None,
+        };
+        match self.store.point_read(key, &self.store.memory_reads().0) {
             Ok(row) => {
                 metrics.hits.fetch_add(1, Ordering::Relaxed);
+                if let Some(mark) = mark {
+                    self.store.cache().offer(mark, row.clone());
+                }
                 Ok(row)
             }
             Err(error) if error.kind() == ErrorKind::Incomplete => {
@@ -56,13 +75,7 @@ impl Store {
     /// Point reads for one input; `pinned` are the keys of the `Loaded` that is being handled, else empty.
     #[must_use]
     pub fn rows<'a>(&'a self, pinned: &'a [Key]) -> CachedRows<'a> {
-        let mut options = ReadOptions::default();
-        options.set_read_tier(ReadTier::BlockCache);
-        CachedRows {
-            store: self,
-            pinned,
-            options: ReadOptions2(options),
-        }
+        CachedRows { store: self, pinned }
     }
 
     /// Answers an `Effect::Load`. Blocks: for the loader's threads. Every key is in memory afterwards.

@@ -1,6 +1,7 @@
 //! The open store: writes, syncs, and what happens when one of them fails.
 
 use crate::batch::Translation;
+use crate::cache::RowCache;
 use crate::directory::Directory;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -8,6 +9,7 @@ use crate::keys::{self, Family};
 use crate::mark::Mark;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::read::FromMemory;
 use crate::scan::Scan;
 use crate::tend;
 use penstock_core::rows::{CONTROLLER_SLOT, Instance, Write};
@@ -54,6 +56,8 @@ pub struct Store {
     parts: [Part; 2],
     options: Options,
     metrics: Metrics,
+    from_memory: FromMemory,
+    cache: RowCache,
     generations: Vec<AtomicU32>,
     raft: Mutex<BTreeMap<GroupId, RaftBounds>>,
     old_generations: Mutex<Vec<OldGeneration>>,
@@ -68,6 +72,8 @@ impl Store {
             parts,
             options,
             metrics: Metrics::default(),
+            from_memory: FromMemory::new(),
+            cache: RowCache::new(),
             generations: (0..=CONTROLLER_SLOT.0).map(|_| AtomicU32::new(0)).collect(),
             raft: Mutex::default(),
             old_generations: Mutex::default(),
@@ -144,6 +150,14 @@ impl Store {
 
     pub(crate) fn engine(&self, instance: Instance) -> &Engine {
         &self.part(instance).engine
+    }
+
+    pub(crate) fn cache(&self) -> &RowCache {
+        &self.cache
+    }
+
+    pub(crate) fn memory_reads(&self) -> &FromMemory {
+        &self.from_memory
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -234,6 +248,9 @@ impl Store {
             }
         }
         self.old_generations().extend(changes.old_generations);
+        if instance == Instance::Meta {
+            self.cache.changed(writes);
+        }
         self.metrics.of(instance).wrote(bytes);
         Ok(bytes)
     }

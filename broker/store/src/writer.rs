@@ -14,6 +14,14 @@ use std::time::{Duration, Instant};
 /// How long a shard waits for a disk that does not keep up, before the store counts as failed.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
+/// With so many effects in one sync the next one begins not before [`SYNC_INTERVAL`] after it: on a fast disk syncs one upon the
+/// other take processor time that the effects themselves need, and a message waits for at most this longer.
+const BUSY_EFFECTS: u32 = 16;
+const SYNC_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A sync that took less than this is worth doing on the shard's own thread when nothing else waits for it: to wake another thread
+/// and to be woken by it takes longer.
+const QUICK_SYNC: Duration = Duration::from_micros(500);
 
 /// Who hears what became durable. Called on the writer's threads: hand over and return.
 pub trait Listener: Send + Sync {
@@ -29,7 +37,29 @@ struct Waiting {
     /// The newest written ticket of each shard. What is older is covered by it: the queue holds one entry per shard.
     tickets: BTreeMap<u16, Ticket>,
     bytes: u64,
+    /// Effects since the last sync began.
+    effects: u32,
+    /// The syncer waits for work.
+    idle: bool,
+    /// How long the last sync took.
+    last_sync: Option<Duration>,
     stopping: bool,
+}
+
+/// What one sync makes durable.
+struct Work {
+    tickets: BTreeMap<u16, Ticket>,
+    effects: u32,
+}
+
+impl Waiting {
+    fn take(&mut self) -> Work {
+        self.bytes = 0;
+        Work {
+            tickets: std::mem::take(&mut self.tickets),
+            effects: std::mem::take(&mut self.effects),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -97,8 +127,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Executes a Store effect of a shard: visible on return, reported to [`Listener::stored`] once durable. Called by the
-    /// shard's own thread, tickets rising. Waits only when more than the configured bytes are unsynced.
+    /// Executes a Store effect of a shard: visible on return, reported to [`Listener::stored`] once durable, after the next
+    /// [`Writer::flush`] at the latest. Called by the shard's own thread, tickets rising. Waits only when more than the configured
+    /// bytes are unsynced.
     pub fn submit(
         &self,
         shard: u16,
@@ -107,6 +138,14 @@ impl Writer {
         writes: &[Write],
     ) -> Result<(), Error> {
         self.shared.submit(shard, instance, ticket, writes)
+    }
+
+    /// Has everything synced that was submitted. With `alone` the caller has nothing else to do: on a quick disk it then syncs
+    /// itself, and what is durable has been reported on return.
+    pub fn flush(&self, alone: bool) {
+        for instance in [Instance::Meta, Instance::Data] {
+            self.shared.flush(instance, alone);
+        }
     }
 
     /// The store behind it.
@@ -155,9 +194,28 @@ impl Shared {
             "tickets of a shard rise"
         );
         waiting.bytes = waiting.bytes.saturating_add(bytes);
-        drop(waiting);
-        queue.work.notify_one();
+        waiting.effects = waiting.effects.saturating_add(1);
         Ok(())
+    }
+
+    fn flush(&self, instance: Instance, alone: bool) {
+        let queue = self.queue(instance);
+        let mut waiting = queue.lock();
+        if waiting.tickets.is_empty() || !waiting.idle {
+            // A syncer at work takes them when it is done.
+            return;
+        }
+        let is_quick = waiting.last_sync.is_some_and(|took| took < QUICK_SYNC);
+        if alone && is_quick && waiting.effects < BUSY_EFFECTS {
+            let work = waiting.take();
+            drop(waiting);
+            // A failure has been reported, and whoever submits hears of it.
+            let _ = self.sync(instance, work.tickets);
+        } else {
+            waiting.idle = false;
+            drop(waiting);
+            queue.work.notify_one();
+        }
     }
 
     fn wait_for_room(&self, instance: Instance) -> Result<(), Error> {
@@ -172,6 +230,8 @@ impl Shared {
             .of(instance)
             .waits
             .fetch_add(1, Ordering::Relaxed);
+        waiting.idle = false;
+        queue.work.notify_one();
         let deadline = Instant::now() + WAIT_MAX;
         while waiting.bytes >= bytes_max && !waiting.stopping {
             self.store.usable()?;
@@ -195,31 +255,44 @@ impl Shared {
     }
 
     fn run_syncer(&self, instance: Instance) {
-        while let Some(tickets) = self.next_tickets(instance) {
-            let synced = self.store.sync(instance);
-            self.queue(instance).room.notify_all();
-            match synced {
-                Ok(()) => self.report_stored(instance, tickets),
-                Err(error) => {
-                    self.report_failure(&error);
-                    return;
-                }
+        while let Some(work) = self.next_work(instance) {
+            let begin = Instant::now();
+            if self.sync(instance, work.tickets).is_err() {
+                return;
+            }
+            if work.effects >= BUSY_EFFECTS {
+                std::thread::sleep(SYNC_INTERVAL.saturating_sub(begin.elapsed()));
             }
         }
     }
 
+    /// Syncs, and reports what became durable or that the store failed.
+    fn sync(&self, instance: Instance, tickets: BTreeMap<u16, Ticket>) -> Result<(), Error> {
+        let begin = Instant::now();
+        let synced = self.store.sync(instance);
+        let queue = self.queue(instance);
+        queue.lock().last_sync = Some(begin.elapsed());
+        queue.room.notify_all();
+        match &synced {
+            Ok(()) => self.report_stored(instance, tickets),
+            Err(error) => self.report_failure(error),
+        }
+        synced
+    }
+
     /// Waits for work. None when there is none left and the writer stops.
-    fn next_tickets(&self, instance: Instance) -> Option<BTreeMap<u16, Ticket>> {
+    fn next_work(&self, instance: Instance) -> Option<Work> {
         let queue = self.queue(instance);
         let mut waiting = queue.lock();
         while waiting.tickets.is_empty() {
             if waiting.stopping {
                 return None;
             }
+            waiting.idle = true;
             waiting = queue.work.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
-        waiting.bytes = 0;
-        Some(std::mem::take(&mut waiting.tickets))
+        waiting.idle = false;
+        Some(waiting.take())
     }
 
     fn failed(&self) -> MutexGuard<'_, bool> {

@@ -260,6 +260,7 @@ impl Disk for Files {
         self.writer
             .submit(0, instance, ticket, &writes)
             .expect("the store takes it");
+        self.writer.flush(false);
     }
 
     fn stored(&mut self) -> Option<Event> {

@@ -3,24 +3,23 @@
 use super::Shard;
 use super::continuation::Then;
 use super::ingress::Job;
-use super::peer::{Reply, Request, RowKey};
+use super::peer::{Reply, Request};
 use super::step::Step;
 use super::turn::Turn;
-use crate::permission;
-use crate::rows::{Key, Miss, Row, Rows};
+use crate::permission::{self, Facts};
+use crate::rows::{Key, Miss, Rows};
 use crate::types::{GroupId, Reason, Token};
 use std::collections::BTreeMap;
 
-/// Whether the rows at hand refuse the job.
-fn refuses(job: &Job) -> bool {
-    let rows: Vec<(RowKey, Option<Row>)> = job
+/// What the rows at hand say.
+fn verdict(job: &Job) -> Result<Facts, Reason> {
+    let rows = job
         .rows
         .iter()
-        .map(|(key, row)| (key.clone(), row.clone().flatten()))
-        .collect();
-    super::facts::facts_of(&job.question, &rows)
-        .and_then(|facts| permission::decide(&job.question, &facts))
-        .is_err()
+        .map(|(_, row)| row.as_ref().and_then(Option::as_ref));
+    let facts = super::facts::facts_of(&job.question, rows)?;
+    permission::decide(&job.question, &facts)?;
+    Ok(facts)
 }
 
 impl Shard {
@@ -121,7 +120,8 @@ impl Shard {
         let Some(mut job) = self.ingress.jobs.remove(&token) else {
             return;
         };
-        if !job.certain && refuses(&job) {
+        let verdict = verdict(&job);
+        if !job.certain && verdict.is_err() {
             job.certain = true;
             for (_, row) in &mut job.rows {
                 *row = None;
@@ -129,13 +129,6 @@ impl Shard {
             self.ingress.jobs.insert(token, job);
             return self.queue.push_back(Step::Facts { job: token });
         }
-        let rows: Vec<(RowKey, Option<Row>)> = job
-            .rows
-            .into_iter()
-            .map(|(key, row)| (key, row.flatten()))
-            .collect();
-        let verdict = super::facts::facts_of(&job.question, &rows)
-            .and_then(|facts| permission::decide(&job.question, &facts).map(|()| facts));
         self.finish(turn, job.source, job.purpose, Some(job.question), verdict);
     }
 }

@@ -74,10 +74,13 @@ fn key_of(fact: &Fact) -> Key {
 ///
 /// # Errors
 /// A row that cannot be read is not known: refused, worth a retry (SF-4).
-pub(super) fn facts_of(question: &Question, found: &[(RowKey, Option<Row>)]) -> Result<Facts, Reason> {
+pub(super) fn facts_of<'a>(
+    question: &Question,
+    found: impl Iterator<Item = Option<&'a Row>>,
+) -> Result<Facts, Reason> {
     let mut facts = Facts::default();
-    for (fact, (_, row)) in question.needs().into_iter().zip(found) {
-        let value = value_of(&fact, row.as_ref()).ok_or(Reason::NODE_NOT_MATCH)?;
+    for (fact, row) in question.needs().into_iter().zip(found) {
+        let value = value_of(&fact, row).ok_or(Reason::NODE_NOT_MATCH)?;
         facts.add(fact, value);
     }
     Ok(facts)

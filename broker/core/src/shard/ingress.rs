@@ -18,6 +18,7 @@ use crate::session;
 use crate::types::{
     ChannelKey, ChannelKind, ConnectionId, Incarnation, LeaderEpoch, Now, Reason, Route, Seq, Token, Uid,
 };
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +84,7 @@ pub(super) struct Job {
 #[derive(Debug, Default)]
 pub(super) struct Ingress {
     pub(super) jobs: BTreeMap<Token, Job>,
+    /// What sessions with a job under way asked meanwhile.
     sessions: BTreeMap<ConnectionId, VecDeque<(Source, Purpose)>>,
 }
 
@@ -211,11 +213,10 @@ impl Shard {
     /// Something comes in. What a session asked before comes first.
     pub(super) fn ingress(&mut self, turn: &mut Turn<'_>, source: Source, purpose: Purpose) {
         if let Source::Session { connection, .. } = source {
-            let before = self.ingress.sessions.entry(connection).or_default();
-            before.push_back((source.clone(), purpose.clone()));
-            if before.len() > 1 {
-                return;
-            }
+            match self.ingress.sessions.entry(connection) {
+                Entry::Occupied(mut waiting) => return waiting.get_mut().push_back((source, purpose)),
+                Entry::Vacant(idle) => idle.insert(VecDeque::new()),
+            };
         }
         self.begin_job(turn, source, purpose);
     }
@@ -337,7 +338,6 @@ impl Shard {
         let Some(waiting) = self.ingress.sessions.get_mut(connection) else {
             return;
         };
-        waiting.pop_front();
         let mut late = Vec::new();
         while waiting
             .front()
@@ -345,7 +345,7 @@ impl Shard {
         {
             late.extend(waiting.pop_front().map(|(source, _)| source));
         }
-        let next = waiting.front().cloned();
+        let next = waiting.pop_front();
         if next.is_none() {
             self.ingress.sessions.remove(connection);
         }

@@ -5,14 +5,15 @@
 //! and a deadline are all awaited together.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use penstock_core::client::{CloseReason, ServerFrame};
 use penstock_core::types::{ConnectionId, Reason};
-use penstock_wire::jsonrpc;
-use penstock_wire::wkproto::{Frame, Version};
+use penstock_wire::{jsonrpc, wkproto::Frame, wkproto::Version};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -392,9 +393,11 @@ impl<D: Dispatch> Connection<D> {
     fn read(&mut self) -> Result<(), ()> {
         self.link.input.reserve(self.read_bytes);
         let room = self.link.input.capacity() - self.link.input.len();
-        match self.stream.try_read_buf(&mut self.link.input) {
-            Ok(0) => Err(()),
-            Ok(length) => {
+        // Polled once: unlike a try, a read that leaves room tells tokio that the socket is empty.
+        let read = pin!(self.stream.read_buf(&mut self.link.input));
+        match read.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(0) | Err(_)) => Err(()),
+            Poll::Ready(Ok(length)) => {
                 self.shared.metrics.bytes_in.add(length as u64);
                 self.read_bytes = if length == room {
                     (self.read_bytes * 2).min(READ_BYTES_MAX)
@@ -403,8 +406,7 @@ impl<D: Dispatch> Connection<D> {
                 };
                 Ok(())
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
-            Err(_) => Err(()),
+            Poll::Pending => Ok(()),
         }
     }
 

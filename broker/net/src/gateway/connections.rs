@@ -40,11 +40,20 @@ impl Connections {
         }
     }
 
-    /// Queues a frame for a client. An unknown connection is gone already: the frame is dropped, and its shard has been
-    /// told or is about to be.
-    pub fn push(&self, connection: ConnectionId, frame: ServerFrame) {
-        if let Some(outbox) = self.find(connection) {
-            outbox.push(frame, self.limits);
+    /// Queues frames for clients, in their order, and wakes each client's task once, when all stand in their queues: tasks that
+    /// wake for every frame would take the processor from the shard that goes on. An unknown connection is gone already: its
+    /// frames are dropped, and its shard has been told or is about to be.
+    pub fn push(&self, frames: impl IntoIterator<Item = (ConnectionId, ServerFrame)>) {
+        let mut asleep = Vec::new();
+        for (connection, frame) in frames {
+            if let Some(outbox) = self.find(connection)
+                && outbox.push(frame, self.limits)
+            {
+                asleep.push(outbox);
+            }
+        }
+        for outbox in asleep {
+            outbox.wake.notify_one();
         }
     }
 
@@ -112,10 +121,11 @@ struct Queue {
 }
 
 impl Outbox {
-    pub(super) fn push(&self, frame: ServerFrame, limits: OutboundLimits) {
+    /// Whether the task is to be woken: it goes on by itself with a queue that it has not emptied.
+    fn push(&self, frame: ServerFrame, limits: OutboundLimits) -> bool {
         let mut queue = locked(&self.state);
         if queue.close.is_some() {
-            return;
+            return false;
         }
         let bytes = queue.bytes + frame_bytes(&frame);
         if queue.frames.len() >= limits.frames || bytes > limits.bytes {
@@ -125,12 +135,11 @@ impl Outbox {
                 ..Queue::default()
             };
             self.wake_to_close.notify_one();
-        } else {
-            queue.bytes = bytes;
-            queue.frames.push_back(frame);
+            return true;
         }
-        drop(queue);
-        self.wake.notify_one();
+        queue.bytes = bytes;
+        queue.frames.push_back(frame);
+        queue.frames.len() == 1
     }
 
     /// The first reason stands.
@@ -224,11 +233,11 @@ mod tests {
         let connections = Connections::new(LIMITS);
         let connection = ConnectionId(7);
         let outbox = connections.open(connection);
-        connections.push(connection, ServerFrame::Pong);
-        connections.push(connection, long_ack());
+        connections.push([(connection, ServerFrame::Pong)]);
+        connections.push([(connection, long_ack())]);
         connections.close(connection, CloseReason::Kicked);
         connections.close(connection, CloseReason::ServerStop);
-        connections.push(connection, ServerFrame::Pong);
+        connections.push([(connection, ServerFrame::Pong)]);
         let mut frames = Vec::new();
         assert_eq!(outbox.take(1, &mut frames), None);
         assert_eq!(frames, [ServerFrame::Pong]);
@@ -272,7 +281,7 @@ mod tests {
         let outbox = connections.open(ConnectionId(64));
         assert_eq!(connections.count(), 1);
         connections.forget(ConnectionId(64));
-        connections.push(ConnectionId(64), ServerFrame::Pong);
+        connections.push([(ConnectionId(64), ServerFrame::Pong)]);
         assert_eq!(connections.count(), 0);
         assert_eq!(outbox.take(usize::MAX, &mut Vec::new()), None);
     }

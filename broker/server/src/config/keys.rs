@@ -58,7 +58,7 @@ pub const KEYS: &[KeyInfo] = &[
         "node.shards",
         "0",
         Kind::OneOf(&[0, 1, 2, 4, 8]),
-        "Threads that own slots, channels and sessions. 0 = by the number of cores: the largest of 1, 2, 4, 8 that is not above it.",
+        "Threads that own slots, channels and sessions. 0 = by the number of cores: the largest of 1, 2, 4, 8 that is not above half of it.",
         "When other programs need cores of this machine.",
     ),
     key(
@@ -314,7 +314,7 @@ pub const KEYS: &[KeyInfo] = &[
             to: 1_000_000,
             unit: "messages",
         },
-        "Messages pushed to one session and not acknowledged before it is closed (unacknowledged_overflow).",
+        "Messages pushed to one session and not acknowledged. Then its channels wait; a session that has not acknowledged half of them 200 ms later is closed (unacknowledged_overflow).",
         "Raise it for clients that acknowledge in large batches.",
     ),
     key(

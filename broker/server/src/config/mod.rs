@@ -164,8 +164,8 @@ fn shards(values: &Values) -> Result<u16, Error> {
         return Ok(wanted as u16);
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // The largest power of two that is not above the cores, at most 8.
-    Ok(1 << cores.clamp(1, 8).ilog2())
+    // The other half is for the network and the disk.
+    Ok(1 << (cores / 2).clamp(1, 8).ilog2())
 }
 
 fn gateway(values: &Values) -> Result<Gateway, Error> {

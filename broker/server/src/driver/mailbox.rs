@@ -20,6 +20,8 @@ struct State {
     events: VecDeque<Event>,
     admissions: usize,
     stopped: bool,
+    /// The shard waits: only then is it woken, since that costs a system call.
+    waits: bool,
 }
 
 /// What a wait for events ended with.
@@ -58,9 +60,7 @@ impl Mailbox {
             return Err(Box::new(event));
         }
         state.admissions += 1;
-        state.events.push_back(event);
-        drop(state);
-        self.wake.notify_one();
+        self.push(state, event);
         Ok(())
     }
 
@@ -78,8 +78,16 @@ impl Mailbox {
 
     /// Adds a completion: always fits, because its admission reserved for it.
     pub fn complete(&self, event: Event) {
-        self.lock().events.push_back(event);
-        self.wake.notify_one();
+        self.push(self.lock(), event);
+    }
+
+    fn push(&self, mut state: MutexGuard<'_, State>, event: Event) {
+        state.events.push_back(event);
+        let waits = std::mem::take(&mut state.waits);
+        drop(state);
+        if waits {
+            self.wake.notify_one();
+        }
     }
 
     /// Moves all waiting events into `into`; waits for the first until `deadline`.
@@ -89,11 +97,13 @@ impl Mailbox {
             if state.stopped {
                 return Drained::Stopped;
             }
+            state.waits = true;
             state = match deadline {
                 None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
+                        state.waits = false;
                         return Drained::Running;
                     }
                     self.wake
@@ -105,9 +115,16 @@ impl Mailbox {
         }
         std::mem::swap(into, &mut state.events);
         state.admissions = 0;
+        state.waits = false;
         drop(state);
         self.room.notify_waiters();
         Drained::Running
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().events.is_empty()
     }
 
     /// Refuses admissions from now on and ends the shard once the queue is empty.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// The way to the clients of this node: the gateway.
 pub trait Clients: Send + Sync {
-    /// Queues a frame; a full queue closes the connection (slow client).
-    fn deliver(&self, connection: ConnectionId, frame: ServerFrame);
+    /// Queues frames, in their order, and takes them out of `frames`; a full queue closes its connection (slow client).
+    fn deliver(&self, frames: &mut Vec<(ConnectionId, ServerFrame)>);
     /// Closes after what was queued.
     fn close(&self, connection: ConnectionId, reason: CloseReason);
 }

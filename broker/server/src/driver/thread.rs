@@ -3,11 +3,18 @@
 use super::mailbox::{Drained, Mailbox};
 use super::reader::Job;
 use super::shared::Shared;
+use penstock_core::client::ServerFrame;
 use penstock_core::effect::{Effect, Event};
 use penstock_core::rows::Key;
 use penstock_core::shard::Shard;
+use penstock_core::types::ConnectionId;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// After so many events, or frames for clients, what gathered is handed over, so that the network and the disk go on meanwhile. Each
+/// hand-over wakes other threads, which costs as much as an event.
+const EVENTS_TOGETHER: usize = 64;
+const FRAMES_TOGETHER_MAX: usize = 256;
 
 /// A shard and all it needs to run.
 pub(super) struct ShardThread {
@@ -16,6 +23,8 @@ pub(super) struct ShardThread {
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
     effects: Vec<Effect>,
+    /// For clients, until the events at hand are handled.
+    frames: Vec<(ConnectionId, ServerFrame)>,
     space_low: bool,
 }
 
@@ -27,6 +36,7 @@ impl ShardThread {
             mailbox,
             shared,
             effects: Vec::new(),
+            frames: Vec::new(),
             space_low: false,
         }
     }
@@ -45,13 +55,23 @@ impl ShardThread {
             }
             while let Some(event) = batch.pop_front() {
                 self.step(event);
+                if batch.len() % EVENTS_TOGETHER == 0 && !batch.is_empty() {
+                    self.hand_over(false);
+                }
             }
             let now = self.shared.clock.now();
             if self.shard.next_deadline().is_some_and(|at| at <= now.monotonic) {
                 self.step(Event::Expired);
                 self.shared.counted.post(self.index, &self.shard.summary());
             }
+            self.hand_over(self.mailbox.is_empty());
         }
+    }
+
+    /// Hands over what gathered: frames to the network first, then writes to the disk.
+    fn hand_over(&mut self, alone: bool) {
+        self.shared.clients.deliver(&mut self.frames);
+        self.shared.writer.flush(alone);
     }
 
     fn step(&mut self, event: Event) {
@@ -92,8 +112,16 @@ impl ShardThread {
                 token,
                 keys,
             }),
-            Effect::Client { connection, frame } => self.shared.clients.deliver(connection, frame),
-            Effect::CloseClient { connection, reason } => self.shared.clients.close(connection, reason),
+            Effect::Client { connection, frame } => {
+                self.frames.push((connection, frame));
+                if self.frames.len() >= FRAMES_TOGETHER_MAX {
+                    self.hand_over(false);
+                }
+            }
+            Effect::CloseClient { connection, reason } => {
+                self.shared.clients.deliver(&mut self.frames);
+                self.shared.clients.close(connection, reason);
+            }
             Effect::Answer { token, answer } => self.shared.answers.resolve(token, answer),
         }
     }

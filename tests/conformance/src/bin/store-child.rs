@@ -48,6 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 refusals += 1;
             }
         }
+        writer.flush(number % 2 == 0);
     }
     Ok(())
 }

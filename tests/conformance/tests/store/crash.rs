@@ -299,6 +299,7 @@ fn the_writer_reports_every_shard_in_order() {
                     writer
                         .submit(shard, Instance::Meta, Ticket(ticket), &rows)
                         .expect("written");
+                    writer.flush(ticket % 3 == 0);
                     if ticket % 50 == 0 {
                         let page = writer.store().read(&all_records(incarnation));
                         assert_eq!(

@@ -133,7 +133,7 @@ async fn a_slow_client_is_closed_by_bytes_and_delays_nobody() {
     let connection = edge.connection_of("slow").await;
     let mut pushed = 0;
     while edge.metrics.closed(CloseReason::OutboundOverflow) == 0 {
-        edge.connections.push(connection, large_recv());
+        edge.connections.push([(connection, large_recv())]);
         pushed += 1;
         // More than every socket buffer and the queue together.
         assert!(pushed < 2_000, "a client that reads nothing stays open");
@@ -162,7 +162,7 @@ async fn a_client_that_takes_no_byte_is_closed_in_time() {
     let slow = TcpClient::session(edge.tcp(), 6, "slow").await;
     let connection = edge.connection_of("slow").await;
     for _ in 0..1_000 {
-        edge.connections.push(connection, large_recv());
+        edge.connections.push([(connection, large_recv())]);
     }
     edge.closed(CloseReason::OutboundOverflow, 1).await;
     drop(slow);

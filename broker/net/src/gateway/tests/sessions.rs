@@ -256,13 +256,11 @@ async fn a_refused_connect_gets_its_reason_and_a_close() {
 async fn a_kick_says_so_before_the_close() {
     let edge = Edge::start().await;
     let kick = |connection| {
-        edge.connections.push(
-            connection,
-            ServerFrame::Disconnect {
-                reason: Reason::KICKED,
-                text: "kicked",
-            },
-        );
+        let disconnect = ServerFrame::Disconnect {
+            reason: Reason::KICKED,
+            text: "kicked",
+        };
+        edge.connections.push([(connection, disconnect)]);
         edge.connections.close(connection, CloseReason::Kicked);
     };
     let mut tcp = TcpClient::session(edge.tcp(), 2, "tcp").await;

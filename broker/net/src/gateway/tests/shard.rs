@@ -95,7 +95,7 @@ impl ScriptedShard {
                 reason: Reason::SUCCESS,
             },
         };
-        self.connections.push(connection, answer);
+        self.connections.push([(connection, answer)]);
     }
 
     /// A send to `echo` comes back to its sender; one named `unknown` has no outcome.
@@ -116,7 +116,8 @@ impl ScriptedShard {
             },
             Ok(payload) => {
                 if &*send.channel_id == "echo" {
-                    self.connections.push(connection, recv(id, send, payload.clone()));
+                    self.connections
+                        .push([(connection, recv(id, send, payload.clone()))]);
                 }
                 ServerFrame::SendAck {
                     client_seq,
