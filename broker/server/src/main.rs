@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Threads of the network and of the shards allocate and free for each other all the time; the system's allocator takes about a
 /// fifth of the processor time for that.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {

@@ -19,13 +19,20 @@ struct Need {
     brew: &'static [&'static str],
 }
 
-/// What building the broker takes: RocksDB is C++ behind a binding made with libclang; raft's messages need `protoc`.
+/// What building the broker takes: RocksDB is C++ behind a binding made with libclang, the allocator comes with a
+/// configure script and a makefile, raft's messages need `protoc`.
 const TO_BUILD: &[Need] = &[
     Need {
         what: "a C++ compiler",
         present: has_compiler,
         apt: &["g++"],
         brew: &["llvm"],
+    },
+    Need {
+        what: "make",
+        present: || exists("make"),
+        apt: &["make"],
+        brew: &["make"],
     },
     Need {
         what: "libclang",
