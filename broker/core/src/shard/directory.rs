@@ -155,10 +155,10 @@ impl Directory {
         }
     }
 
-    /// `from` decided something of the group, so it leads. Where a replica is hosted here, that one knows better.
+    /// `from` decided something of the group, so it leads. Where a replica is hosted here, that one knows better, if it knows.
     pub(super) fn answered(&mut self, group: GroupId, from: NodeId) {
         if let Some(route) = self.groups.get_mut(&group)
-            && !route.hosted
+            && (!route.hosted || route.leader.is_none())
         {
             route.leader = Some(from);
         }
@@ -166,7 +166,9 @@ impl Directory {
 
     /// `from` does not lead (or did not answer); perhaps `hint` does.
     pub(super) fn hint(&mut self, group: GroupId, from: NodeId, hint: Option<NodeId>) {
+        // A leader here that is slow to answer leads all the same: its own replica says when that is over.
         if let Some(route) = self.groups.get_mut(&group)
+            && !route.leads_here
             && (route.leader == Some(from) || route.leader.is_none())
         {
             route.leader = hint.filter(|&node| node != from);
@@ -251,6 +253,21 @@ mod tests {
         for (_, route) in directory.groups() {
             assert_eq!(route.voters.len(), 3);
         }
+    }
+
+    #[test]
+    fn a_slow_leader_here_is_not_doubted_and_an_answer_ends_a_doubt() {
+        let nodes: Vec<NodeId> = (1..=3).map(NodeId).collect();
+        let mut directory = Directory::new(NodeId(1), &nodes, 1, 3);
+        let leader = |directory: &Directory| directory.group(GroupId(1)).and_then(|route| route.leader);
+        directory.observe(GroupId(1), Some(NodeId(1)), Term(4), true);
+        directory.hint(GroupId(1), NodeId(1), None);
+        assert_eq!(leader(&directory), Some(NodeId(1)));
+        directory.observe(GroupId(1), Some(NodeId(2)), Term(5), false);
+        directory.hint(GroupId(1), NodeId(2), None);
+        assert_eq!(leader(&directory), None);
+        directory.answered(GroupId(1), NodeId(2));
+        assert_eq!(leader(&directory), Some(NodeId(2)));
     }
 
     #[test]
