@@ -256,28 +256,28 @@ impl Shared {
 
     fn run_syncer(&self, instance: Instance) {
         while let Some(work) = self.next_work(instance) {
-            let begin = Instant::now();
-            if self.sync(instance, work.tickets).is_err() {
+            let Ok(took) = self.sync(instance, work.tickets) else {
                 return;
-            }
+            };
             if work.effects >= BUSY_EFFECTS {
-                std::thread::sleep(SYNC_INTERVAL.saturating_sub(begin.elapsed()));
+                std::thread::sleep(SYNC_INTERVAL.saturating_sub(took));
             }
         }
     }
 
-    /// Syncs, and reports what became durable or that the store failed.
-    fn sync(&self, instance: Instance, tickets: BTreeMap<u16, Ticket>) -> Result<(), Error> {
+    /// Syncs, and reports what became durable or that the store failed. Says how long the sync took.
+    fn sync(&self, instance: Instance, tickets: BTreeMap<u16, Ticket>) -> Result<Duration, Error> {
         let begin = Instant::now();
         let synced = self.store.sync(instance);
+        let took = begin.elapsed();
         let queue = self.queue(instance);
-        queue.lock().last_sync = Some(begin.elapsed());
+        queue.lock().last_sync = Some(took);
         queue.room.notify_all();
         match &synced {
             Ok(()) => self.report_stored(instance, tickets),
             Err(error) => self.report_failure(error),
         }
-        synced
+        synced.map(|()| took)
     }
 
     /// Waits for work. None when there is none left and the writer stops.

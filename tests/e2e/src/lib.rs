@@ -12,7 +12,7 @@ mod raw;
 pub use browser::Browser;
 pub use client::Client;
 pub use http::{Response, exchange, get, get_unless, post, post_with_key};
-pub use node::{Node, binary};
+pub use node::{Node, binary, first_line};
 pub use raw::{BINARY, CLOSE, Ending, PING, PONG, Raw, TEXT, masked};
 
 use std::time::Duration;

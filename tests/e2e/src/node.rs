@@ -273,16 +273,7 @@ fn launch(data: &Path, arguments: &[String], dev: bool, log: Option<&Path>) -> R
         .stderr(log)
         .spawn()
         .with_context(|| format!("{} cannot be started", binary.display()))?;
-    let output = child.stdout.take().context("standard output")?;
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut line = String::new();
-        let read = BufReader::new(output).read_line(&mut line);
-        let _nobody_waits = sender.send(read.map(|_| line));
-    });
-    let line = receiver
-        .recv_timeout(PATIENCE)
-        .context("the node printed no ready line")??;
+    let line = first_line(&mut child)?;
     match serde_json::from_str::<Value>(&line) {
         Ok(ready) if ready["ready"] == true => Ok((child, ready)),
         _ => {
@@ -290,6 +281,22 @@ fn launch(data: &Path, arguments: &[String], dev: bool, log: Option<&Path>) -> R
             bail!("not a ready line: {line:?}; the node's log is above")
         }
     }
+}
+
+/// The first line that a node prints, its ready line when all is well.
+///
+/// # Errors
+/// When it prints none in time.
+pub fn first_line(child: &mut Child) -> Result<String> {
+    let output = child.stdout.take().context("standard output")?;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        let _nobody_waits = sender.send(read.map(|_| line));
+    });
+    let line = receiver.recv_timeout(PATIENCE);
+    Ok(line.context("the node printed no ready line")??)
 }
 
 /// The binary stands in the folder above the one that this test runs from.

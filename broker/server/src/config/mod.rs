@@ -224,6 +224,21 @@ mod tests {
         assert!(said.contains("nod.id") && said.contains("node.id"), "{said}");
     }
 
+    /// The wait before a session with a full window is closed is not configured, but the reference page says how long it is.
+    #[test]
+    fn the_page_says_how_long_a_full_window_waits() {
+        let key = KEYS.iter().find(|key| key.name == "session.unacknowledged_max");
+        let wait = format!(
+            " {} ms later",
+            Limits::default().unacknowledged_patience.as_millis()
+        );
+        let troubleshooting = include_str!("../../../docs/troubleshooting.md");
+        let decision = include_str!("../../../docs/decisions/receive-window.md");
+        assert!(key.is_some_and(|key| key.doc.contains(&wait)));
+        assert!(troubleshooting.contains(&wait));
+        assert!(decision.contains(&wait.replace(" later", "")));
+    }
+
     #[test]
     fn wrong_values_say_what_would_be_right() {
         let said = refused("[node]\nid = 0\n", &[]);

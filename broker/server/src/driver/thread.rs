@@ -1,4 +1,5 @@
-//! The thread of one shard: drains its mailbox, steps the shard, executes the effects in order.
+//! The thread of one shard: drains its mailbox, steps the shard, executes the effects in order. Frames for clients gather meanwhile,
+//! in their own order.
 
 use super::mailbox::{Drained, Mailbox};
 use super::reader::Job;

@@ -2,13 +2,10 @@
 //! ports differ, and numbers that no two runs share.
 
 use anyhow::{Context, Result, bail, ensure};
-use penstock_e2e::{Node, PATIENCE, binary};
+use penstock_e2e::{Node, binary, first_line};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
 
 /// How the page calls the binary that is being tested.
 const BINARY: &str = "cargo run -q -p penstock --";
@@ -202,17 +199,10 @@ fn serve(terminal: &Terminal, block: &Block) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let output = child.stdout.take().context("standard output")?;
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut line = String::new();
-        let read = BufReader::new(output).read_line(&mut line);
-        let _nobody_waits = sender.send(read.map(|_| line));
-    });
-    let line = receiver.recv_timeout(PATIENCE);
+    let line = first_line(&mut child);
     child.kill()?;
     child.wait()?;
-    let line = line.context("the node did not become ready")??;
+    let line = line?;
     ensure!(line.contains("\"ready\":true"), "not a ready line: {line}");
     Ok(())
 }
