@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+/// Bytes of committed records that a channel may always keep in memory: what was just committed is read for its delivery.
+pub const TAIL_BYTES_MIN: usize = 4 << 10;
+
 /// Bounds and intervals of a node. All of them are plain numbers, checked once by the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -32,6 +35,11 @@ pub struct Limits {
     pub replace_after: Duration,
     /// Channel: records kept in memory behind the log end for followers and readers.
     pub channel_tail_records: usize,
+    /// Channel: bytes that the records of all channels of one shard may take in memory. Each channel has its share of it, and at
+    /// least [`TAIL_BYTES_MIN`].
+    pub channel_tails_bytes: usize,
+    /// Channel: channels of one shard that may be on their way from cold to led; for more, sends are refused as busy.
+    pub channel_openings_max: usize,
     /// Channel: bytes of one Replicate.
     pub replicate_bytes: usize,
     /// Channel: bytes in flight per node pair (M-2).
@@ -114,6 +122,8 @@ impl Default for Limits {
             node_dead_after: Duration::from_millis(600),
             replace_after: Duration::from_secs(600),
             channel_tail_records: 256,
+            channel_tails_bytes: 64 << 20,
+            channel_openings_max: 256,
             replicate_bytes: 256 << 10,
             link_credit_bytes: 8 << 20,
             high_watermark_interval: Duration::from_millis(50),

@@ -64,7 +64,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 10] {
+fn happened(counted: &Counted) -> [Series; 11] {
     let counters = &counted.counters;
     [
         (
@@ -91,6 +91,11 @@ fn happened(counted: &Counted) -> [Series; 10] {
             "penstock_channel_evictions_total",
             "Channels evicted from memory.",
             counters.evictions,
+        ),
+        (
+            "penstock_channel_openings_refused_total",
+            "Requests refused because too many channels were being opened.",
+            counters.openings_refused,
         ),
         (
             "penstock_channel_leaderships_total",
@@ -121,7 +126,7 @@ fn happened(counted: &Counted) -> [Series; 10] {
 }
 
 /// What is there now.
-fn present(counted: &Counted) -> [Series; 3] {
+fn present(counted: &Counted) -> [Series; 5] {
     [
         ("penstock_sessions", "Open sessions.", counted.sessions),
         (
@@ -130,6 +135,12 @@ fn present(counted: &Counted) -> [Series; 3] {
             counted.unacknowledged,
         ),
         ("penstock_steps_held", "Inputs that wait for rows.", counted.held),
+        (
+            "penstock_channels_opening",
+            "Channels on their way from cold to led.",
+            counted.opening,
+        ),
+        ("penstock_channels", "Channels in memory.", counted.hosted),
     ]
 }
 

@@ -66,6 +66,8 @@ impl Settings {
         let aimed = &mut Rng::salted(seed, AIMED_SETTINGS);
         let seconds = Duration::from_secs;
         limits.replace_after = aimed.pick(&[seconds(600), seconds(3), seconds(8)]);
+        limits.channel_openings_max = aimed.pick(&[1, 2, 1_024]);
+        limits.channel_tails_bytes = aimed.pick(&[0, 64 << 20]);
         let quick = Duration::from_micros(100);
         // Keys that are forgotten early must not be forgotten while a client still retries; a clock that jumps by more
         // than the difference would make the cluster forget them rightly.

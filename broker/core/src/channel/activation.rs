@@ -34,6 +34,17 @@ impl Loading {
 }
 
 impl Replica {
+    /// From the next commit on, committed records are kept in memory only up to so many bytes.
+    pub fn keep_in_memory(&mut self, bytes_max: usize) {
+        self.tail_bytes_max = bytes_max;
+    }
+
+    /// Positions up to `through` are committed: what is over this channel's share of memory is read from the disk again.
+    pub(super) fn settle_log(&mut self, through: Seq) {
+        let (records_max, bytes_max) = (self.limits.channel_tail_records, self.tail_bytes_max);
+        self.log.settle(through, records_max, bytes_max);
+    }
+
     /// Reads the state row and starts the scans. On a miss nothing has changed.
     pub(super) fn start(&mut self, rows: &dyn Rows, turn: &mut Turn<'_>) -> Result<(), Miss> {
         let key = Key::ChannelState {
@@ -188,8 +199,7 @@ impl Replica {
             accepted: self.accepted,
             log_end: self.log.end(),
         };
-        self.log
-            .settle(self.high_watermark, self.limits.channel_tail_records);
+        self.settle_log(self.high_watermark);
         turn.push(Output::Ready);
         self.trim(turn);
         self.take_role(turn);

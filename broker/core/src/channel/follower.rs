@@ -308,7 +308,7 @@ impl Replica {
             self.flush_later(turn);
             self.trim(turn);
         }
-        self.log.settle(through, self.limits.channel_tail_records);
+        self.settle_log(through);
     }
 
     /// The leader of this epoch is there.

@@ -29,6 +29,7 @@ impl Replica {
             withheld: state.withheld,
             high_watermark: state.high_watermark,
             log: Log::new(Seq(1), Seq(1), EpochTable::default()),
+            tail_bytes_max: usize::MAX,
             cursors: CursorTable::default(),
             store: StoreQueue::new(setup.activation),
             reads: BTreeMap::new(),

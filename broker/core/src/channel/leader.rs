@@ -174,8 +174,7 @@ impl Replica {
         if moved {
             self.high_watermark = held.previous();
             self.flush_later(turn);
-            self.log
-                .settle(self.high_watermark, self.limits.channel_tail_records);
+            self.settle_log(self.high_watermark);
         }
         if first && let Role::Leading(leading) = &mut self.role {
             leading.ready = true;

@@ -41,6 +41,11 @@ pub(super) fn fit(source: Shape<'_>, sink: Shape<'_>) -> Fit {
     Fit::At(source.epochs.first_difference(sink.epochs, from, end))
 }
 
+/// What a record takes in memory, about: itself, and what it owns.
+fn memory_bytes(record: &Record) -> usize {
+    size_of::<Record>() + record_bytes(record)
+}
+
 /// The log in memory.
 #[derive(Clone, Debug)]
 pub(super) struct Log {
@@ -49,6 +54,8 @@ pub(super) struct Log {
     pub(super) epochs: EpochTable,
     /// The last records, contiguous up to the end.
     tail: VecDeque<Record>,
+    /// What the tail takes.
+    tail_bytes: usize,
     /// Positions up to here are committed as far as this replica can tell: the tail need not keep them.
     settled: Seq,
     /// A pushed record began a run of the epoch table since this was asked last.
@@ -62,6 +69,7 @@ impl Log {
             end,
             epochs,
             tail: VecDeque::new(),
+            tail_bytes: 0,
             settled: start.previous(),
             began_run: false,
         }
@@ -113,6 +121,7 @@ impl Log {
             self.began_run = true;
         }
         self.end = self.end.next();
+        self.tail_bytes += memory_bytes(&record);
         self.tail.push_back(record);
     }
 
@@ -125,6 +134,7 @@ impl Log {
     pub(super) fn load(&mut self, records: Vec<Record>) {
         for record in records.into_iter().rev() {
             if record.seq.next() == self.tail_start() {
+                self.tail_bytes += memory_bytes(&record);
                 self.tail.push_front(record);
             }
         }
@@ -139,6 +149,7 @@ impl Log {
         while self.tail.back().is_some_and(|record| record.seq >= from) {
             removed.extend(self.tail.pop_back());
         }
+        self.tail_bytes -= removed.iter().map(memory_bytes).sum::<usize>();
         self.end = from.max(self.start);
         self.settled = self.settled.min(self.end.previous());
         self.epochs.truncate(from);
@@ -152,7 +163,7 @@ impl Log {
         }
         self.start = start;
         while self.tail.front().is_some_and(|record| record.seq < start) {
-            self.tail.pop_front();
+            self.drop_first();
         }
         self.epochs.trim(start);
     }
@@ -163,13 +174,20 @@ impl Log {
         self.epochs.trim(start);
     }
 
-    /// Positions up to `through` are committed; keeps at most `records_max` of them in memory.
-    pub(super) fn settle(&mut self, through: Seq, records_max: usize) {
+    /// Positions up to `through` are committed; keeps at most `records_max` of them in memory, and `bytes_max` unless it is
+    /// the last record alone.
+    pub(super) fn settle(&mut self, through: Seq, records_max: usize, bytes_max: usize) {
         self.settled = self.settled.max(through.min(self.end.previous()));
-        while self.tail.len() > records_max
-            && self.tail.front().is_some_and(|record| record.seq <= self.settled)
-        {
-            self.tail.pop_front();
+        let too_much =
+            |log: &Log| log.tail.len() > records_max || (log.tail_bytes > bytes_max && log.tail.len() > 1);
+        while too_much(self) && self.tail.front().is_some_and(|record| record.seq <= self.settled) {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(record) = self.tail.pop_front() {
+            self.tail_bytes -= memory_bytes(&record);
         }
     }
 
@@ -259,9 +277,9 @@ mod tests {
     #[test]
     fn the_tail_keeps_what_is_not_committed() {
         let mut log = log(&[(1, 1)], 11);
-        log.settle(Seq(4), 2);
+        log.settle(Seq(4), 2, usize::MAX);
         assert_eq!(log.tail_start(), Seq(5));
-        log.settle(Seq(10), 2);
+        log.settle(Seq(10), 2, usize::MAX);
         assert_eq!(log.tail_start(), Seq(9));
         assert_eq!(log.slice(Seq(8), Seq(10), 9, 999), None);
         let read = log.slice(Seq(9), Seq(10), 9, 999).expect("in memory");
@@ -271,6 +289,19 @@ mod tests {
             Some(1)
         );
         assert_eq!(log.slice(Seq(11), Seq(10), 9, 1), Some(Vec::new()));
+    }
+
+    /// Many channels share one bound: each keeps only as much as its share, but what it committed last.
+    #[test]
+    fn the_tail_keeps_to_its_share_of_memory() {
+        let mut log = log(&[(1, 1)], 11);
+        let whole = log.tail_bytes;
+        log.settle(Seq(10), 256, whole / 2);
+        assert_eq!((log.tail_start(), log.tail_bytes), (Seq(6), whole / 2));
+        log.settle(Seq(10), 256, 1);
+        assert_eq!(log.tail_start(), Seq(10));
+        assert_eq!(log.truncate(Seq(10)).len(), 1);
+        assert_eq!(log.tail_bytes, 0);
     }
 
     #[test]

@@ -325,6 +325,8 @@ pub struct Replica {
     withheld: LeaderEpoch,
     high_watermark: Seq,
     log: log::Log,
+    /// Share of the memory for committed records that this channel has at present.
+    tail_bytes_max: usize,
     cursors: cursors::CursorTable,
     store: store::StoreQueue,
     reads: BTreeMap<Token, read::Purpose>,

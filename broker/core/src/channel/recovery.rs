@@ -323,8 +323,7 @@ impl Replica {
             self.log.push(record.clone());
         }
         self.write_records(fitting);
-        self.log
-            .settle(settled.unwrap_or_default(), self.limits.channel_tail_records);
+        self.settle_log(settled.unwrap_or_default());
         self.continue_copy(turn);
     }
 

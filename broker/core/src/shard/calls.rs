@@ -21,6 +21,8 @@ pub(super) struct Call {
     request: Request,
     then: Then,
     deadline: Duration,
+    /// When it ends if no node is asked just then: what was not asked, or was answered that nothing was done, did nothing.
+    give_up: Duration,
     wake: Duration,
     tries: u32,
     state: State,
@@ -94,6 +96,17 @@ fn is_repeatable(request: &Request) -> bool {
 impl Shard {
     /// Sends a request; `then` gets its answer, or `None` when none came within the deadline.
     pub(super) fn call(&mut self, turn: &mut Turn<'_>, request: Request, then: Then) {
+        self.call_until(turn, request, then, Duration::MAX);
+    }
+
+    /// The same, and after `give_up` nobody is asked any more who was not asked before.
+    pub(super) fn call_until(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: Request,
+        then: Then,
+        give_up: Duration,
+    ) {
         let limits = &self.config.limits;
         let patience = if is_repeatable(&request) {
             limits.request_timeout
@@ -106,6 +119,7 @@ impl Shard {
             request,
             then,
             deadline,
+            give_up: give_up.min(deadline),
             wake: deadline,
             tries: 0,
             state: State::Backoff,
@@ -148,7 +162,7 @@ impl Shard {
 
     fn wait_for_route(&mut self, turn: &mut Turn<'_>, token: Token, mut call: Call, channel: ChannelKey) {
         call.state = State::Resolving;
-        call.wake = call.deadline;
+        call.wake = call.give_up;
         self.calls.insert(token, call);
         let waiting = self.calls.resolving.entry(channel.clone()).or_default();
         waiting.push(token);
@@ -167,18 +181,23 @@ impl Shard {
 
     fn back_off(&mut self, turn: &mut Turn<'_>, token: Token, mut call: Call) {
         call.state = State::Backoff;
-        call.wake = call.deadline.min(turn.now.after(BACKOFF * call.tries.min(10)));
+        call.wake = call.give_up.min(turn.now.after(BACKOFF * call.tries.min(10)));
         self.calls.insert(token, call);
     }
 
-    /// A channel's leader is known now, or could not be found: its waiting requests go on or end.
-    pub(super) fn on_resolved(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, found: bool) {
+    /// A channel's leader is known now, or could not be found: its waiting requests go on or end. Where the slot group has too much
+    /// to do for the question, a send is told so at once.
+    pub(super) fn on_resolved(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: Option<&Reply>) {
+        let found = matches!(reply, Some(Reply::Resolved(_)));
+        let busy = matches!(reply, Some(Reply::Busy));
         for token in self.calls.resolving.remove(channel).unwrap_or_default() {
             let Some(call) = self.calls.take(token) else {
                 continue;
             };
             if found {
                 self.attempt(turn, token, call);
+            } else if busy && !is_repeatable(&call.request) {
+                self.settle(turn, call.then, Some(Reply::Busy));
             } else {
                 self.back_off(turn, token, call);
             }
@@ -214,6 +233,10 @@ impl Shard {
                 self.directory.forget_channel(channel);
                 self.back_off(turn, token, call);
             }
+            // A place for a subscription comes free as the channels before it are led.
+            (Reply::Busy, Target::Channel(_)) if matches!(call.request, Request::Subscribe { .. }) => {
+                self.back_off(turn, token, call);
+            }
             (Reply::Unavailable | Reply::Proposed(Err(ProposeError::Full)), Target::Group(_)) => {
                 self.back_off(turn, token, call);
             }
@@ -234,7 +257,12 @@ impl Shard {
                 (State::Asked(_), Target::Channel(channel)) => self.directory.forget_channel(channel),
                 (State::Backoff | State::Resolving, _) => {}
             }
-            if turn.now.monotonic < call.deadline {
+            let end = match call.state {
+                State::Asked(_) if is_repeatable(&call.request) => call.give_up,
+                State::Asked(_) => call.deadline,
+                State::Backoff | State::Resolving => call.give_up,
+            };
+            if turn.now.monotonic < end {
                 self.attempt(turn, token, call);
                 continue;
             }

@@ -1,16 +1,17 @@
 //! The channels of this shard: activation on demand, and the wiring of a channel's machines (CH-10).
 
-use super::Shard;
 use super::continuation::{Reading, Stored, Then};
 use super::groups::ReplyTo;
 use super::peer::{Reply, Request, channel_lane};
 use super::step::Step;
 use super::turn::Turn;
+use super::{Config, Shard};
 use crate::append::{self, Role};
 use crate::channel::{self, Input, Output};
 use crate::delivery;
 use crate::effect::Effect;
 use crate::hooks::cursors;
+use crate::limits::TAIL_BYTES_MIN;
 use crate::rows::{Instance, Miss};
 use crate::types::{ChannelKey, ChannelMeta, LeaderEpoch, NodeId, Seq, Token};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +34,21 @@ pub(super) struct Host {
     asking_meta: bool,
     /// When the metadata may be asked for again, or a host without any is given up.
     pub(super) wake: Option<Duration>,
+}
+
+impl Host {
+    /// Not active, and nothing here waits for that. What asks for the metadata gives such a host up itself.
+    pub(super) fn is_unused(&self) -> bool {
+        self.active.is_none() && self.requests.is_empty() && !self.asking_meta
+    }
+
+    /// The metadata at hand grant this process what the request asks for: all that is missing is the replica's own work.
+    fn becomes_leader(&self, config: &Config, request: &Request) -> bool {
+        self.active.as_ref().is_some_and(|active| {
+            config.leads(&active.meta)
+                && epoch_of(request).is_none_or(|epoch| epoch <= active.meta.leader_epoch)
+        })
+    }
 }
 
 /// The machines of an active channel.
@@ -63,18 +79,18 @@ impl Shard {
         reply_to: ReplyTo,
         request: Request,
     ) {
-        let until = turn.now.after(self.config.limits.append_timeout);
+        // Half of the time that a send has: what cannot be led by then is told so, and its sender may still try again.
+        let until = turn.now.after(self.config.limits.append_timeout / 2);
         self.take_request(turn, channel, (until, reply_to, request));
     }
 
-    fn take_request(
+    pub(super) fn take_request(
         &mut self,
         turn: &mut Turn<'_>,
         channel: &ChannelKey,
         (until, reply_to, request): (Duration, ReplyTo, Request),
     ) {
-        let host = self.host(channel);
-        if let Some(active) = &host.active {
+        if let Some(active) = self.active(channel) {
             match (active.leading, epoch_of(&request)) {
                 (Some(leading), Some(epoch)) if epoch != leading => {
                     if epoch < leading {
@@ -85,11 +101,25 @@ impl Shard {
                 (None, _) => {}
             }
         }
+        if !self.may_wait(channel) {
+            return self.reply(turn, reply_to, Reply::Busy);
+        }
+        let known = self
+            .channels
+            .get(channel)
+            .is_some_and(|host| host.becomes_leader(&self.config, &request));
+        let host = self.host(channel);
         if host.requests.len() >= EARLY_REQUESTS_MAX {
             return self.reply(turn, reply_to, Reply::Busy);
         }
         host.requests.push_back((until, reply_to, request));
-        self.want_meta(turn, channel);
+        if known {
+            // They are asked for again only if the replica takes long.
+            host.wake.get_or_insert_with(|| turn.now.after(META_RETRY));
+        } else {
+            self.want_meta(turn, channel);
+        }
+        self.note_deadline(channel);
     }
 
     /// The host of a channel; a new one is not active yet.
@@ -156,6 +186,16 @@ impl Shard {
         }
     }
 
+    /// The slot group answered a sender. A channel led here is activated with that: it would only ask the same again.
+    pub(super) fn on_meta_known(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, meta: &ChannelMeta) {
+        let here = channel_lane(channel) % self.config.shards.max(1) == self.config.shard;
+        if here && self.config.leads(meta) {
+            self.apply_meta(turn, channel, meta.clone());
+        } else {
+            self.learn_meta(channel, meta.clone());
+        }
+    }
+
     /// Newer metadata came by another way than an answer.
     pub(super) fn learn_meta(&mut self, channel: &ChannelKey, meta: ChannelMeta) {
         if let Some(host) = self.channels.get(channel)
@@ -178,10 +218,7 @@ impl Shard {
             self.refuse_requests(turn, channel, &Reply::NotLeader { hint });
             return;
         }
-        let leads = meta
-            .leader
-            .is_some_and(|leader| leader.node == node && leader.process == self.config.boots.process);
-        if !leads {
+        if !self.config.leads(&meta) {
             let hint = meta.leader.map(|leader| leader.node);
             self.refuse_requests(turn, channel, &Reply::NotLeader { hint });
         }
@@ -278,6 +315,7 @@ impl Shard {
         activation: u64,
         input: Input,
     ) -> Result<(), Miss> {
+        let share = (self.limits.channel_tails_bytes / self.channels.len().max(1)).max(TAIL_BYTES_MIN);
         let Some(host) = self
             .channels
             .get_mut(channel)
@@ -294,6 +332,7 @@ impl Shard {
             active.meta = meta.clone();
         }
         let mut outputs = Vec::new();
+        active.replica.keep_in_memory(share);
         active.replica.handle(turn.now, input, &turn.rows, &mut outputs)?;
         self.replica_outputs(turn, channel, outputs);
         self.note_log_start(channel);
@@ -443,30 +482,6 @@ impl Shard {
         });
         self.counters.leaderships_lost += 1;
         self.refuse_requests(turn, channel, &Reply::NotLeader { hint: None });
-    }
-
-    fn refuse_requests(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, reply: &Reply) {
-        let Some(host) = self.channels.get_mut(channel) else {
-            return;
-        };
-        for (_, reply_to, _) in std::mem::take(&mut host.requests) {
-            self.reply(turn, reply_to, reply.clone());
-        }
-    }
-
-    /// Requests that waited for leadership go on, except those that nobody waits for any more: a send would be stored although
-    /// its sender was told that its outcome is open, perhaps after its key was forgotten (SL-6, AP-2).
-    pub(super) fn resume_requests(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
-        let Some(host) = self.channels.get_mut(channel) else {
-            return;
-        };
-        for waiting in std::mem::take(&mut host.requests) {
-            if waiting.0 <= turn.now.monotonic {
-                self.reply(turn, waiting.1, Reply::Unavailable);
-            } else {
-                self.take_request(turn, channel, waiting);
-            }
-        }
     }
 }
 

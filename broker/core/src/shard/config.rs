@@ -2,7 +2,7 @@
 
 use crate::limits::Limits;
 use crate::rows::Key;
-use crate::types::{Boots, GroupId, NodeId};
+use crate::types::{Boots, ChannelMeta, GroupId, NodeId};
 use bytes::Bytes;
 
 /// Configuration of a shard, already valid.
@@ -34,6 +34,15 @@ pub struct Config {
     pub faults: Faults,
 }
 
+impl Config {
+    /// Whether the metadata grant leadership to this very process.
+    #[must_use]
+    pub fn leads(&self, meta: &ChannelMeta) -> bool {
+        meta.leader
+            .is_some_and(|leader| leader.node == self.node && leader.process == self.boots.process)
+    }
+}
+
 /// Faults planted in the machines of a shard; without the feature `mutants` there are none.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
@@ -51,6 +60,8 @@ pub struct Faults {
     pub presence: crate::presence::Faults,
     /// In sessions.
     pub session: crate::session::Faults,
+    /// In the bound on channels that become led.
+    pub opening: super::opening::Faults,
 }
 
 /// What the node's disk held when it was opened.

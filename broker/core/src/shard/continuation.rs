@@ -231,14 +231,11 @@ impl Shard {
                     .push_back(Step::Sessions(session::Input::Authenticated { token, result }));
             }
             Then::Resolved { channel } => {
-                let found = if let Some(Reply::Resolved(meta)) = reply {
-                    self.directory.learn_channel(&channel, &meta);
-                    self.learn_meta(&channel, meta);
-                    true
-                } else {
-                    false
-                };
-                self.on_resolved(turn, &channel, found);
+                if let Some(Reply::Resolved(meta)) = &reply {
+                    self.directory.learn_channel(&channel, meta);
+                    self.on_meta_known(turn, &channel, meta);
+                }
+                self.on_resolved(turn, &channel, reply.as_ref());
             }
             Then::Meta { channel } => self.on_meta_answer(turn, &channel, reply),
             Then::Facts { job, positions } => self.on_facts(turn, job, &positions, reply),

@@ -103,7 +103,8 @@ impl Shard {
         };
         let Some(Reply::Rows(rows)) = reply else {
             if let Some(job) = self.ingress.jobs.remove(&token) {
-                self.finish(turn, job.source, job.purpose, None, Err(Reason::NODE_NOT_MATCH));
+                let refused = Err(Reason::NODE_NOT_MATCH);
+                self.finish(turn, job.source, job.purpose, Some(job.question), refused);
             }
             return;
         };

@@ -175,6 +175,11 @@ impl Directory {
         }
     }
 
+    /// Whether a leader of the channel is cached.
+    pub(super) fn knows(&self, channel: &ChannelKey) -> bool {
+        self.channels.contains_key(channel)
+    }
+
     /// The cached leader of a channel.
     pub(super) fn channel(&mut self, channel: &ChannelKey) -> Option<ChannelRoute> {
         let (route, used) = self.channels.get_mut(channel)?;

@@ -35,10 +35,14 @@ impl Forwarder {
         late.into_iter().map(|(source, ..)| source).collect()
     }
 
-    /// Takes out the next batch.
-    fn take_batch(&mut self, bytes_max: usize) -> Vec<Draft> {
+    /// Takes out the next batch, and until when its first message is worth sending.
+    fn take_batch(&mut self, bytes_max: usize) -> (Vec<Draft>, Duration) {
         let mut drafts = Vec::new();
         let mut bytes = 0;
+        let until = self
+            .waiting
+            .front()
+            .map_or(Duration::ZERO, |(_, _, until)| *until);
         while let Some((_, draft, _)) = self.waiting.front() {
             bytes += draft.payload.len();
             if !drafts.is_empty() && (drafts.len() >= BATCH_MAX || bytes > bytes_max) {
@@ -50,7 +54,7 @@ impl Forwarder {
             self.on_the_way.push(source);
             drafts.push(draft);
         }
-        drafts
+        (drafts, until)
     }
 }
 
@@ -81,9 +85,10 @@ impl Shard {
             return;
         }
         let late = forwarder.take_late(turn.now.monotonic);
-        let drafts = forwarder.take_batch(bytes_max);
+        let (drafts, until) = forwarder.take_batch(bytes_max);
         if drafts.is_empty() {
             self.forwarders.remove(channel);
+            self.opening.sent(channel);
         }
         for source in late {
             self.sent(turn, source, Outcome::Refused(Reason::RATE_LIMITED));
@@ -97,13 +102,10 @@ impl Shard {
             leader_epoch: LeaderEpoch(0),
             drafts,
         };
-        self.call(
-            turn,
-            request,
-            Then::Appended {
-                channel: channel.clone(),
-            },
-        );
+        let then = Then::Appended {
+            channel: channel.clone(),
+        };
+        self.call_until(turn, request, then, until);
     }
 
     /// A batch is answered.
@@ -112,6 +114,7 @@ impl Shard {
             return;
         };
         let sources = std::mem::take(&mut forwarder.on_the_way);
+        self.opening.sent(channel);
         let outcomes = outcomes_of(reply, sources.len());
         for (source, outcome) in sources.into_iter().zip(outcomes) {
             self.sent(turn, source, outcome);
@@ -167,7 +170,8 @@ mod tests {
                 .push_back((Source::Ask(Token(number)), draft(), deadline));
         }
         assert_eq!(forwarder.take_late(Duration::from_millis(2_500)).len(), 2);
-        assert_eq!(forwarder.take_batch(usize::MAX).len(), 2);
+        let (drafts, until) = forwarder.take_batch(usize::MAX);
+        assert_eq!((drafts.len(), until), (2, Duration::from_secs(3)));
         assert_eq!(forwarder.on_the_way.len(), 2);
     }
 }

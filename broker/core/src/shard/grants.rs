@@ -67,9 +67,8 @@ impl Shard {
                         let reply = match answer {
                             Ok(meta) => Reply::Resolved(meta),
                             Err(Unresolved::NotLeader { hint }) => Reply::NotLeader { hint },
-                            Err(Unresolved::Busy | Unresolved::Unavailable | Unresolved::Fenced) => {
-                                Reply::Unavailable
-                            }
+                            Err(Unresolved::Busy) => Reply::Busy,
+                            Err(Unresolved::Unavailable | Unresolved::Fenced) => Reply::Unavailable,
                         };
                         self.reply(turn, reply_to, reply);
                     }

@@ -226,11 +226,31 @@ impl Shard {
         turn.now.after(self.config.limits.append_timeout)
     }
 
+    /// Begins a job. What is refused at once is followed by what its session asked next, one after the other.
     fn begin_job(&mut self, turn: &mut Turn<'_>, source: Source, purpose: Purpose) {
-        let question = match self.question(&purpose) {
-            Ok(question) => question,
-            Err(reason) => return self.finish(turn, source, purpose, None, Err(reason)),
-        };
+        let mut next = Some((source, purpose));
+        while let Some((source, purpose)) = next {
+            match self.admitted(&purpose) {
+                Ok(question) => return self.add_job(source, purpose, question),
+                Err(reason) => {
+                    let session = source.clone();
+                    self.conclude(turn, source, purpose, None, Err(reason));
+                    next = self.next_of_session(turn, &session);
+                }
+            }
+        }
+    }
+
+    /// What has to be found out for this purpose, unless it is refused before anything is looked up: that must cost little.
+    fn admitted(&mut self, purpose: &Purpose) -> Result<Question, Reason> {
+        let question = self.question(purpose)?;
+        if matches!(purpose, Purpose::Send(_)) && !self.may_open(&question) {
+            return Err(Reason::RATE_LIMITED);
+        }
+        Ok(question)
+    }
+
+    fn add_job(&mut self, source: Source, purpose: Purpose, question: Question) {
         let rows: Vec<_> = super::facts::rows_of(&question)
             .into_iter()
             .map(|row| (row, None))
@@ -285,13 +305,32 @@ impl Shard {
         question: Option<Question>,
         verdict: Result<Facts, Reason>,
     ) {
-        let next = source.clone();
+        let session = source.clone();
+        self.conclude(turn, source, purpose, question, verdict);
+        if let Some((source, purpose)) = self.next_of_session(turn, &session) {
+            self.begin_job(turn, source, purpose);
+        }
+    }
+
+    fn conclude(
+        &mut self,
+        turn: &mut Turn<'_>,
+        source: Source,
+        purpose: Purpose,
+        question: Option<Question>,
+        verdict: Result<Facts, Reason>,
+    ) {
         match (purpose, question, verdict) {
             (Purpose::Send(sending), Some(question), Ok(_)) => {
                 let channel = question.log_channel().clone();
                 self.forward(turn, channel, source, (sending.draft, sending.deadline));
             }
-            (Purpose::Send(_), _, Err(reason)) => self.sent(turn, source, Outcome::Refused(reason)),
+            (Purpose::Send(_), question, Err(reason)) => {
+                if let Some(question) = question {
+                    self.opening.sent(question.log_channel());
+                }
+                self.sent(turn, source, Outcome::Refused(reason));
+            }
             (Purpose::Subscribe { route, .. }, Some(question), Ok(_)) => {
                 if let Source::Session { token, .. } = source {
                     let channel = question.log_channel().clone();
@@ -328,16 +367,13 @@ impl Shard {
             }
             (_, None, Ok(_)) => {}
         }
-        self.next_of_session(turn, &next);
     }
 
-    fn next_of_session(&mut self, turn: &mut Turn<'_>, source: &Source) {
+    fn next_of_session(&mut self, turn: &mut Turn<'_>, source: &Source) -> Option<(Source, Purpose)> {
         let Source::Session { connection, .. } = source else {
-            return;
+            return None;
         };
-        let Some(waiting) = self.ingress.sessions.get_mut(connection) else {
-            return;
-        };
+        let waiting = self.ingress.sessions.get_mut(connection)?;
         let mut late = Vec::new();
         while waiting
             .front()
@@ -352,9 +388,7 @@ impl Shard {
         for source in late {
             self.sent(turn, source, Outcome::Refused(Reason::RATE_LIMITED));
         }
-        if let Some((source, purpose)) = next {
-            self.begin_job(turn, source, purpose);
-        }
+        next
     }
 
     fn read_history(

@@ -23,6 +23,7 @@ impl Shard {
 
     pub(super) fn drop_host(&mut self, channel: &ChannelKey) {
         self.channels.remove(channel);
+        self.opening.opened(channel);
         if let Some(at) = self.channel_deadlines.remove(channel) {
             self.deadlines.remove(&(at, channel.clone()));
         }
@@ -35,6 +36,7 @@ impl Shard {
         };
         let next = [
             host.wake,
+            host.requests.front().map(|(until, _, _)| *until),
             host.active
                 .as_ref()
                 .and_then(|active| active.replica.next_deadline()),
@@ -82,9 +84,13 @@ impl Shard {
 
     fn expire_channel(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey) {
         let now = turn.now;
+        self.refuse_late(turn, channel);
         let Some(host) = self.channels.get_mut(channel) else {
             return;
         };
+        if host.is_unused() {
+            return self.drop_host(channel);
+        }
         if host.wake.is_some_and(|at| at <= now.monotonic) {
             host.wake = None;
             if !host.requests.is_empty() {

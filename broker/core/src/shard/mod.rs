@@ -40,6 +40,7 @@ mod links;
 mod liveness;
 mod members;
 mod news;
+pub mod opening;
 mod peer;
 mod pending;
 mod presence;
@@ -103,6 +104,7 @@ pub struct Shard {
     stopped_groups: BTreeMap<GroupId, String>,
     registration: groups::Registration,
     channels: BTreeMap<ChannelKey, channels::Host>,
+    opening: opening::Opening,
     deadlines: BTreeSet<(Duration, ChannelKey)>,
     channel_deadlines: BTreeMap<ChannelKey, Duration>,
     links: links::Links,
@@ -157,6 +159,7 @@ impl Shard {
             stopped_groups: BTreeMap::new(),
             registration: groups::Registration::Due,
             channels: BTreeMap::new(),
+            opening: opening::Opening::new(limits.channel_openings_max, config.faults.opening),
             deadlines: BTreeSet::new(),
             channel_deadlines: BTreeMap::new(),
             links: links::Links::new(

@@ -12,6 +12,8 @@ pub struct Counters {
     pub activations: u64,
     /// Channels evicted from memory (CH-10).
     pub evictions: u64,
+    /// Requests refused because too many channels were on their way from cold to led.
+    pub openings_refused: u64,
     /// Channel leaderships that began here.
     pub leaderships: u64,
     /// Channel leaderships that ended here.
@@ -39,6 +41,7 @@ impl Counters {
         Counters {
             activations: self.activations + other.activations,
             evictions: self.evictions + other.evictions,
+            openings_refused: self.openings_refused + other.openings_refused,
             leaderships: self.leaderships + other.leaderships,
             leaderships_lost: self.leaderships_lost + other.leaderships_lost,
             damaged: self.damaged + other.damaged,
@@ -95,6 +98,10 @@ pub struct View {
     pub misses: u64,
     /// Requests that wait for an answer.
     pub calls: usize,
+    /// Channels on their way from cold to led.
+    pub opening: usize,
+    /// Channels in memory.
+    pub hosted: usize,
 }
 
 impl Shard {
@@ -154,6 +161,8 @@ impl Shard {
             held: self.held.len(),
             misses: self.held.misses,
             calls: self.calls.len(),
+            opening: self.opening.len(),
+            hosted: self.channels.len(),
         }
     }
 }

@@ -289,6 +289,17 @@ pub const KEYS: &[KeyInfo] = &[
         "Lower it with very many channels and little memory; the next use reads from disk.",
     ),
     key(
+        "channel.openings_max",
+        "256",
+        Kind::Number {
+            from: 1,
+            to: 1_000_000,
+            unit: "channels",
+        },
+        "Channels of one shard that are being opened at once for their first use; sends to others that are cold are refused with 22.",
+        "Lower it on a slow disk, if sends to new channels take seconds.",
+    ),
+    key(
         "delivery.large_group_members",
         "500",
         Kind::Number {

@@ -192,6 +192,7 @@ fn limits(values: &Values, idle_timeout: Duration) -> Result<Limits, Error> {
         payload_bytes_max: values.integer("message.payload_bytes_max")? as usize,
         dedupe_window: Duration::from_secs(hours * 3_600),
         append_timeout: values.millis("message.append_timeout_ms")?,
+        channel_openings_max: values.integer("channel.openings_max")? as usize,
         channel_idle: values.millis("channel.idle_evict_ms")?,
         large_group_members: values.integer("delivery.large_group_members")? as u32,
         reoffer_interval: values.millis("session.reoffer_interval_ms")?,

@@ -16,6 +16,10 @@ pub struct Counted {
     pub held: u64,
     /// Row reads that had to go to disk.
     pub misses: u64,
+    /// Channels on their way from cold to led.
+    pub opening: u64,
+    /// Channels in memory.
+    pub hosted: u64,
 }
 
 /// The newest numbers of each shard.
@@ -34,6 +38,8 @@ impl Board {
             unacknowledged: view.unacknowledged as u64,
             held: view.held as u64,
             misses: view.misses,
+            opening: view.opening as u64,
+            hosted: view.hosted as u64,
         };
         let mut board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = board.get_mut(usize::from(shard)) {
@@ -49,6 +55,8 @@ impl Board {
             unacknowledged: sum.unacknowledged + one.unacknowledged,
             held: sum.held + one.held,
             misses: sum.misses + one.misses,
+            opening: sum.opening + one.opening,
+            hosted: sum.hosted + one.hosted,
         })
     }
 }

@@ -58,14 +58,20 @@ impl ShardThread {
                 self.step(event);
                 if batch.len() % EVENTS_TOGETHER == 0 && !batch.is_empty() {
                     self.hand_over(false);
+                    // Under a flood the batch takes long, and elections and deadlines do not wait for its end.
+                    self.expire();
                 }
             }
-            let now = self.shared.clock.now();
-            if self.shard.next_deadline().is_some_and(|at| at <= now.monotonic) {
-                self.step(Event::Expired);
-                self.shared.counted.post(self.index, &self.shard.summary());
-            }
+            self.expire();
             self.hand_over(self.mailbox.is_empty());
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.shared.clock.now();
+        if self.shard.next_deadline().is_some_and(|at| at <= now.monotonic) {
+            self.step(Event::Expired);
+            self.shared.counted.post(self.index, &self.shard.summary());
         }
     }
 

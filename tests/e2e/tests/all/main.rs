@@ -1,6 +1,7 @@
 //! The real binary with real clients.
 
 mod bench;
+mod cold;
 mod conversations;
 mod durability;
 mod guarded;

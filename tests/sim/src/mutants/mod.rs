@@ -349,6 +349,13 @@ pub static ALL: &[Mutant] = &[
         "All proposals share one queue, so that a flood of cursors delays grants (SL-9).",
     ),
     mutant(
+        "opening-never-released",
+        1,
+        40,
+        Plant::Machines(|faults| faults.opening.never_released = true),
+        "A channel that is led still counts as one that is being opened, until no other one may be opened (SL-6).",
+    ),
+    mutant(
         "cursor-before-bound",
         3,
         50,

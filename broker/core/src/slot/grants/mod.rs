@@ -33,6 +33,10 @@ pub const CHANNELS_MAX: usize = 256;
 /// Questions that may wait at once.
 const QUESTIONS_MAX: usize = 4_096;
 
+/// Proposals for questions that are under way at once. What is wanted meanwhile goes into the next one together: one entry of the
+/// log for many channels costs a fraction of as many entries, and the busier the group is the more share one.
+const UNDER_WAY_MAX: usize = 2;
+
 /// What the grants are told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -160,6 +164,8 @@ pub struct Grants {
     questions: BTreeMap<Token, Question>,
     waiting: BTreeMap<ChannelKey, BTreeSet<Token>>,
     proposed: BTreeMap<Token, Vec<ChannelKey>>,
+    /// Wanted by questions, for the next proposal.
+    gathered: VecDeque<MetaPut>,
     sweeps: VecDeque<Sweep>,
     reading: Option<Token>,
     next_token: u64,
@@ -177,6 +183,7 @@ impl Grants {
             questions: BTreeMap::new(),
             waiting: BTreeMap::new(),
             proposed: BTreeMap::new(),
+            gathered: VecDeque::new(),
             sweeps: VecDeque::new(),
             reading: None,
             next_token: 1,
@@ -198,7 +205,7 @@ impl Grants {
             Input::Resolve { token, channels } => self.resolve(now, token, channels, rows, out)?,
             Input::World(world) => self.on_world(world, out),
             Input::Leads(leads) => self.on_leads(leads, out),
-            Input::Proposed { token, result } => self.on_proposed(token, result, out),
+            Input::Proposed { token, result } => self.on_proposed(now, (token, result), out),
             Input::ReadDone { token, page } => self.on_page(now, (token, page), rows, out)?,
             Input::Report { channel, report } => self.on_report(now, &channel, report, rows, out)?,
         }
@@ -263,7 +270,6 @@ impl Grants {
             order: channels,
             answers: BTreeMap::new(),
         };
-        let mut puts = Vec::new();
         for (channel, meta) in metas {
             if self.is_waiting_for_grant(&channel) {
                 self.waiting.entry(channel).or_default().insert(token);
@@ -280,7 +286,7 @@ impl Grants {
                     if !question.answers.contains_key(&channel) {
                         self.waiting.entry(channel).or_default().insert(token);
                     }
-                    puts.push(put);
+                    self.gathered.push_back(put);
                 }
                 None => {
                     let answer = self.judge(meta);
@@ -289,7 +295,7 @@ impl Grants {
             }
         }
         self.questions.insert(token, question);
-        self.propose(now, puts, out);
+        self.propose_gathered(now, out);
         self.answer(token, out);
         Ok(())
     }
@@ -317,6 +323,16 @@ impl Grants {
             Some(meta) if meta.fence.is_some() => Err(Unresolved::Fenced),
             _ => Err(Unresolved::Unavailable),
         }
+    }
+
+    /// Proposes what questions want, unless enough is under way: then it goes when an answer comes.
+    fn propose_gathered(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.gathered.is_empty() || self.proposed.len() >= UNDER_WAY_MAX {
+            return;
+        }
+        let count = self.gathered.len().min(CHANNELS_MAX);
+        let puts = self.gathered.drain(..count).collect();
+        self.propose(now, puts, out);
     }
 
     /// Proposes compare-and-sets in batches of at most half a proposal's bytes, so that a wrapper always fits.
@@ -361,7 +377,12 @@ impl Grants {
         });
     }
 
-    fn on_proposed(&mut self, token: Token, result: Result<Reply, ProposeError>, out: &mut Vec<Output>) {
+    fn on_proposed(
+        &mut self,
+        now: Now,
+        (token, result): (Token, Result<Reply, ProposeError>),
+        out: &mut Vec<Output>,
+    ) {
         let Some(channels) = self.proposed.remove(&token) else {
             return;
         };
@@ -403,6 +424,7 @@ impl Grants {
             self.answer(token, out);
         }
         self.sweep_on(out);
+        self.propose_gathered(now, out);
     }
 
     fn answer(&mut self, token: Token, out: &mut Vec<Output>) {
@@ -446,6 +468,7 @@ impl Grants {
         self.reading = None;
         self.waiting.clear();
         self.proposed.clear();
+        self.gathered.clear();
         for (token, question) in std::mem::take(&mut self.questions) {
             let unresolved = || Err(Unresolved::NotLeader { hint: None });
             let answers = question.order.into_iter().map(|channel| {
