@@ -258,7 +258,6 @@ impl Shard {
                 (State::Backoff | State::Resolving, _) => {}
             }
             let end = match call.state {
-                State::Asked(_) if is_repeatable(&call.request) => call.give_up,
                 State::Asked(_) => call.deadline,
                 State::Backoff | State::Resolving => call.give_up,
             };

@@ -57,7 +57,7 @@ impl Opening {
         }
     }
 
-    /// How many channels of this shard are waited for.
+    /// How many channels are on their way, about: the larger of the two sets, because most channels stand in both.
     pub(super) fn len(&self) -> usize {
         self.hosts.len().max(self.sends.len())
     }
@@ -139,8 +139,7 @@ impl Shard {
         while host.requests.front().is_some_and(is_late) {
             late.extend(host.requests.pop_front());
         }
-        let nobody = host.requests.is_empty();
-        if nobody {
+        if host.requests.is_empty() {
             self.opening.opened(channel);
         }
         for (_, reply_to, _) in late {
