@@ -183,6 +183,7 @@ impl RpcSession {
                 id,
                 seq,
                 reason,
+                text,
                 ..
             } => {
                 let request = self.sends.remove(&client_seq)?;
@@ -191,6 +192,7 @@ impl RpcSession {
                     message_id: id.0,
                     message_seq: seq.0,
                     reason_code: reason.0,
+                    reason: text.map(|text| text.to_string()),
                 };
                 Outbound::Sent(&request, &result).text()
             }
