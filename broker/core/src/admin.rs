@@ -1,8 +1,8 @@
 //! What the HTTP API asks of the core, and what it gets back. Free of HTTP: routes and JSON live in `net::http`.
 
 use crate::client::Secret;
-use crate::hooks::registry::{Change, Registry};
 use crate::message::{Committed, MessageFlags, Outcome};
+use crate::plugins::{Change, Registry};
 use crate::types::{ChannelKind, DeviceFlag, DeviceLevel, Seq, Uid};
 use bytes::Bytes;
 use std::sync::Arc;

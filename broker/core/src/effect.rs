@@ -7,7 +7,7 @@
 use crate::admin::{Answer, Ask};
 use crate::client::{ClientFrame, CloseReason, ServerFrame};
 use crate::hooks::call::{Call, Returned};
-use crate::hooks::registry::Registry;
+use crate::plugins::Registry;
 use crate::rows::{Instance, Key, Page, ReadRequest, Row, Write};
 use crate::shard::Peer;
 use crate::types::{ConnectionId, NodeId, Ticket, Token};

@@ -101,7 +101,7 @@ pub enum Rejection {
     /// A number has no successor.
     Exhausted,
     /// A rule about plugins and bindings forbids it.
-    Registry(crate::hooks::registry::Refused),
+    Registry(crate::plugins::Refused),
 }
 
 /// A change that other machines must hear. Only a hint to look again: rows are the truth.

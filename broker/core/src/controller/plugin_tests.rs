@@ -1,11 +1,9 @@
 //! Rollouts and bindings: compare-and-set, order of steps, bounds.
 
 use super::*;
-use crate::hooks::call::Digest;
-use crate::hooks::pipeline::{OnError, Policy};
-use crate::hooks::registry::{
-    Artifact, BINDINGS_MAX, Binding, Change, Hook, PLUGINS_MAX, PlacedReport, Proposal, Refused, Registry,
-    ReportState, Selector, StartAt,
+use crate::plugins::{
+    Artifact, BINDINGS_MAX, Binding, Change, Digest, Hook, OnError, PLUGINS_MAX, PlacedReport, Policy,
+    Proposal, Refused, Registry, ReportState, Selector, StartAt,
 };
 use crate::replicated::{Overlay, Rejection, Reply, StateMachine};
 use crate::rows::{Key, Miss, Row, Rows, Write};

@@ -6,7 +6,7 @@ use super::registry;
 use super::rows;
 use super::view::node_id;
 use crate::codec::encode;
-use crate::hooks::registry::{
+use crate::plugins::{
     BINDINGS_MAX, PLUGINS_MAX, REGISTRY_BYTES_MAX, REPORT_BYTES_MAX, Refused as Why, ReportState,
 };
 use crate::replicated::{Overlay, Rejection};

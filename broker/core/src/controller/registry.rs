@@ -4,11 +4,10 @@ use super::machine::{MALFORMED, Refused};
 use super::rows;
 use super::view::node_id;
 use crate::codec::{Corrupt, decode, encode_command};
-use crate::hooks::call::Digest;
-use crate::hooks::pipeline::{Failure, OnError, Policy};
-use crate::hooks::registry::{
-    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, DEADLINE, FACTS_BYTES_MAX, Hook, NAME_BYTES_MAX,
-    Pattern, Plugin, Registry, Report, ReportState, Rollout, Selector, StartAt,
+use crate::plugins::{
+    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, DEADLINE, Digest, FACTS_BYTES_MAX, FAILURES, Hook,
+    NAME_BYTES_MAX, OnError, Pattern, Plugin, Policy, Registry, Report, ReportState, Rollout, Selector,
+    StartAt,
 };
 use crate::types::{NodeId, Uid};
 use bytes::Bytes;
@@ -16,15 +15,6 @@ use penstock_wire::storage::v1::{self, binding::Start, command::Body};
 use std::sync::Arc;
 use std::time::Duration;
 
-const FAILURES: [Failure; 7] = [
-    Failure::Timeout,
-    Failure::Trap,
-    Failure::Memory,
-    Failure::BadOutput,
-    Failure::Busy,
-    Failure::NotReady,
-    Failure::Host,
-];
 const POLICIES: [Policy; 3] = [Policy::Reject, Policy::Allow, Policy::Skip];
 
 /// A change as a command. `wanted`: the nodes that must be ready for a candidate.

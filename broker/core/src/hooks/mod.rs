@@ -2,8 +2,8 @@
 //!
 //! # Owns
 //! [`pipeline::Pipeline`]: batches on their way through the before-send stages of a shard. [`cursors::Cursors`]: how far each
-//! post-commit consumer of a channel has come, and the run of records that it works on. [`registry::Registry`]: which plugins
-//! are bound to what, at one revision.
+//! post-commit consumer of a channel has come, and the run of records that it works on. Which plugins are bound to
+//! what: [`crate::plugins`].
 //!
 //! # Invariants
 //! - One batch sees one registry snapshot; a rewrite is the next stage's input and survives a later failure that is let
@@ -22,7 +22,8 @@ pub mod call;
 pub mod cursors;
 pub mod faults;
 pub mod pipeline;
-pub mod registry;
+
+pub use crate::plugins as registry;
 
 /// Name of the built-in consumer that delivers to sessions (PC-1).
 pub const DELIVERY: &str = "delivery";

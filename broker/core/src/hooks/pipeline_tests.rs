@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::hooks::call::Digest;
-use crate::hooks::registry::{Artifact, Binding, Plugin, Selector};
 use crate::message::MessageFlags;
+use crate::plugins::{Artifact, Binding, Plugin, Selector};
 use crate::types::{ChannelKind, Uid};
 
 fn now(millis: u64) -> Now {

@@ -4,8 +4,8 @@
 use super::liveness::NodeState;
 use crate::channel;
 use crate::delivery;
-use crate::hooks::registry::Registry;
 use crate::message::{Committed, Draft, Outcome};
+use crate::plugins::Registry;
 use crate::presence;
 use crate::rows::{Row, Table};
 use crate::slot;

@@ -11,7 +11,7 @@ use crate::controller;
 use crate::effect::Effect;
 use crate::hooks::call::{Answer, Call, Failed, Returned};
 use crate::hooks::pipeline::{self, Failure, Stages, Verdict};
-use crate::hooks::registry::Registry;
+use crate::plugins::Registry;
 use crate::rows::{CONTROLLER_SLOT, Table};
 use crate::types::{GroupId, Token};
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use super::{Job, answer};
 use crate::admin::{Answer, Failure};
 use crate::controller;
-use crate::hooks::registry::{Change, Refused};
+use crate::plugins::{Change, Refused};
 use crate::replicated;
 use crate::shard::Shard;
 use crate::shard::continuation::Then;

@@ -15,16 +15,18 @@
 //! The rows and the commands that change them (`controller`), components and their bytes (the plugin host).
 
 mod change;
+mod policy;
 mod select;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, PlacedReport, Proposal, Refused, ReportState};
+pub(crate) use policy::FAILURES;
+pub use policy::{Failure, OnError, Policy};
 pub use select::{Pattern, Selector};
 
-use super::call::{Digest, Version};
-use super::cursors;
-use super::pipeline::OnError;
+pub use crate::hooks::call::{Digest, Version};
+use crate::hooks::cursors;
 use crate::types::{ChannelKey, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};

@@ -35,7 +35,7 @@ fn binding(id: &str, priority: i32, selector: Selector) -> Binding {
         selector,
         priority,
         deadline: Duration::from_secs(1),
-        on_error: OnError::all(crate::hooks::pipeline::Policy::Reject),
+        on_error: OnError::all(Policy::Reject),
         grants: Bytes::new(),
         config: Bytes::new(),
         start: None,
