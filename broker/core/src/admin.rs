@@ -2,6 +2,7 @@
 
 use crate::client::Secret;
 use crate::message::{Committed, MessageFlags, Outcome};
+use crate::plugins::{Change, Registry};
 use crate::types::{ChannelKind, DeviceFlag, DeviceLevel, Seq, Uid};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -151,6 +152,10 @@ pub enum Ask {
     History(HistoryQuery),
     /// Which of these users are online, one entry per session.
     OnlineStatus(Vec<Uid>),
+    /// All plugins and bindings, as the controller has them.
+    Registry,
+    /// Changes a plugin or a binding. A proposal asks every node in service to be ready.
+    ChangeRegistry(Box<Change>),
     /// Is this node able to serve: groups have leaders, store is healthy.
     Ready,
 }
@@ -202,6 +207,13 @@ pub enum Answer {
         /// Positions that were removed by retention inside the range asked for: first kept position (RD-3).
         gap_until: Option<Seq>,
     },
+    /// Plugins and bindings.
+    Registry(Arc<Registry>),
+    /// A change of the registry is committed; this is its revision.
+    Changed {
+        /// The revision, and that of what was changed.
+        revision: u64,
+    },
     /// Readiness.
     Ready(Readiness),
     /// Not done.
@@ -232,6 +244,8 @@ pub enum Failure {
     NotFound(String),
     /// Not allowed, with the wire code.
     Refused(crate::types::Reason),
+    /// It was changed by someone else meanwhile: read it again.
+    Conflict(String),
     /// Queues are full: retry later.
     Busy,
     /// No leader or route now: retry later.

@@ -135,6 +135,8 @@ pub enum ServerFrame {
         seq: Seq,
         /// Success or why not.
         reason: Reason,
+        /// Words of a plugin for the sender, where the protocol has room for them (JSON-RPC).
+        text: Option<Arc<str>>,
     },
     /// The outcome of a SEND is unknown: JSON-RPC gets the error `outcome_unknown`. On WKProto the session closes the
     /// connection instead (AP-8).

@@ -6,9 +6,12 @@
 
 use crate::admin::{Answer, Ask};
 use crate::client::{ClientFrame, CloseReason, ServerFrame};
+use crate::hooks::call::{Call, Returned};
+use crate::plugins::Registry;
 use crate::rows::{Instance, Key, Page, ReadRequest, Row, Write};
 use crate::shard::Peer;
 use crate::types::{ConnectionId, NodeId, Ticket, Token};
+use std::sync::Arc;
 
 /// What a shard wants done. Executed in order; nothing here blocks a shard (M-14).
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +40,10 @@ pub enum Effect {
     },
     /// Answer an `Ask`.
     Answer { token: Token, answer: Answer },
+    /// Call a plugin; answered exactly once by `PluginReturned`, whatever becomes of the call.
+    CallPlugin { token: Token, call: Box<Call> },
+    /// Shard 0 knows a newer registry of plugins: what it names is to be kept loaded.
+    Registry(Arc<Registry>),
 }
 
 /// What a shard is told.
@@ -64,6 +71,8 @@ pub enum Event {
     },
     /// A request of the HTTP API, to be answered once under `token`.
     Ask { token: Token, ask: Ask },
+    /// A plugin answered, or failed to.
+    PluginReturned { token: Token, returned: Returned },
     /// The disk has less free space than the low-space mark (true), or enough again: new messages are refused before a
     /// write could fail (R14). A shard begins with enough.
     Space { low: bool },

@@ -18,6 +18,7 @@ pub mod invariant;
 pub mod limits;
 pub mod message;
 pub mod permission;
+pub mod plugins;
 pub mod presence;
 pub mod replicated;
 pub mod rows;

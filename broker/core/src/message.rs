@@ -195,8 +195,45 @@ impl Record {
     }
 }
 
+/// Why a message is not taken, with a text for its sender where there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code.
+    pub reason: Reason,
+    /// Words for the sender, at most [`REFUSAL_BYTES_MAX`].
+    pub text: Option<Arc<str>>,
+}
+
+/// Longest text of a [`Refusal`], bytes; what is longer is cut.
+pub const REFUSAL_BYTES_MAX: usize = 256;
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Refusal {
+        Refusal { reason, text: None }
+    }
+}
+
+impl Refusal {
+    /// The refusal within its bound, cut between two characters.
+    #[must_use]
+    pub fn bounded(mut self) -> Refusal {
+        let text = self.text.take().filter(|text| !text.is_empty());
+        self.text = text.map(|text| {
+            if text.len() <= REFUSAL_BYTES_MAX {
+                return text;
+            }
+            let end = (0..=REFUSAL_BYTES_MAX)
+                .rev()
+                .find(|&end| text.is_char_boundary(end))
+                .unwrap_or(0);
+            Arc::from(&text[..end])
+        });
+        self
+    }
+}
+
 /// What became of one send (AP-8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Committed and durable on a quorum (or found again by its idempotency key).
     Committed {
@@ -209,6 +246,25 @@ pub enum Outcome {
     },
     /// Refused; never appended. The reason says whether a retry makes sense.
     Refused(Reason),
+    /// Refused by a plugin, with words for the sender; never appended.
+    Rejected {
+        /// The code.
+        reason: Reason,
+        /// The words.
+        text: Arc<str>,
+    },
     /// Perhaps appended: only a retry with the same client_msg_no tells (R21).
     Unknown,
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Outcome {
+        match refusal.text {
+            Some(text) => Outcome::Rejected {
+                reason: refusal.reason,
+                text,
+            },
+            None => Outcome::Refused(refusal.reason),
+        }
+    }
 }

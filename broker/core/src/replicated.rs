@@ -60,7 +60,7 @@ impl Applied {
 pub enum Reply {
     /// Done.
     Done,
-    /// A list was changed; this is its revision now.
+    /// A list, or the registry of plugins, was changed; this is its revision now.
     Revision(u64),
     /// One answer per compare-and-set, in the order of the command.
     Metas(Vec<MetaAnswer>),
@@ -100,6 +100,8 @@ pub enum Rejection {
     Rule,
     /// A number has no successor.
     Exhausted,
+    /// A rule about plugins and bindings forbids it.
+    Registry(crate::plugins::Refused),
 }
 
 /// A change that other machines must hear. Only a hint to look again: rows are the truth.
@@ -149,6 +151,8 @@ pub enum Notice {
     SystemUids,
     /// The controller's rows changed: read them and make a new view.
     Controller,
+    /// Plugins or bindings changed.
+    Registry,
     /// A snapshot replaced all rows of these slots: nothing cached of them holds.
     Replaced {
         /// The slots.

@@ -6,7 +6,7 @@ use super::dedupe::{Window, key_of};
 use super::faults::Faults;
 use super::{Input, Leadership, Output, Role, ids};
 use crate::limits::Limits;
-use crate::message::{DedupeKey, DedupeRow, Draft, Outcome};
+use crate::message::{DedupeKey, DedupeRow, Draft, Outcome, Refusal};
 use crate::rows::{Miss, Rows};
 use crate::types::{Now, Reason, Seq, Token};
 use std::collections::{BTreeMap, VecDeque};
@@ -225,7 +225,7 @@ impl Authority {
         out.push(Output::BeforeSend { token, drafts });
     }
 
-    fn judged(&mut self, token: Token, verdicts: Vec<Result<Draft, Reason>>) {
+    fn judged(&mut self, token: Token, verdicts: Vec<Result<Draft, Refusal>>) {
         let Some(number) = self.queue.with_hooks(token) else {
             return;
         };
@@ -250,7 +250,7 @@ impl Authority {
                         item.draft.topic = draft.topic;
                     }
                 }
-                Some(Err(reason)) => self.refuse(id, reason),
+                Some(Err(refusal)) => self.refuse(id, refusal),
                 // An answer that does not fit its question is no permission.
                 None => self.refuse(id, Reason::NODE_NOT_MATCH),
             }
@@ -324,8 +324,8 @@ impl Authority {
 
     fn reply_front(&mut self, out: &mut Vec<Output>) {
         let Some(batch) = self.queue.pop() else { return };
-        let outcomes = batch.items.iter().map(|item| match item.state {
-            State::Done(outcome) => outcome,
+        let outcomes = batch.items.iter().map(|item| match &item.state {
+            State::Done(outcome) => outcome.clone(),
             _ => Outcome::Unknown,
         });
         out.push(Output::Reply {
@@ -335,11 +335,11 @@ impl Authority {
     }
 
     /// Refuses an item that was never appended, and gives its claim back.
-    pub(super) fn refuse(&mut self, id: ItemId, reason: Reason) {
+    pub(super) fn refuse(&mut self, id: ItemId, refusal: impl Into<Refusal>) {
         if let Some(key) = self.queue.item_mut(id).and_then(|item| item.key) {
             self.release(key.hash, id);
         }
-        self.settle(id, Outcome::Refused(reason));
+        self.settle(id, Outcome::from(refusal.into()));
     }
 
     pub(super) fn release(&mut self, hash: u64, id: ItemId) {
@@ -357,14 +357,14 @@ impl Authority {
         if let Some(item) = self.queue.item_mut(id)
             && !matches!(item.state, State::Done(_))
         {
-            item.state = State::Done(outcome);
+            item.state = State::Done(outcome.clone());
         }
         for alias in self.queue.aliases.remove(&id).unwrap_or_default() {
             let outcome = if alias.differs {
                 // What it differs from was never appended: it may come again.
                 Outcome::Refused(Reason::NODE_NOT_MATCH)
             } else {
-                outcome
+                outcome.clone()
             };
             if let Some(item) = self.queue.item_mut(alias.item)
                 && !matches!(item.state, State::Done(_))

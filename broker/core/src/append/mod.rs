@@ -35,7 +35,7 @@ mod walk_tests;
 pub use authority::Authority;
 pub use dedupe::key_of;
 
-use crate::message::{DedupeKey, Draft, Message, Outcome, Record};
+use crate::message::{DedupeKey, Draft, Message, Outcome, Record, Refusal};
 use crate::types::{Incarnation, LeaderEpoch, Reason, Seq, Token};
 
 /// What an authority is told. Tokens of answers are those of the output that asked; an answer to a question of an earlier
@@ -57,7 +57,7 @@ pub enum Input {
         /// Echo.
         token: Token,
         /// The draft to append, or why it is refused.
-        verdicts: Vec<Result<Draft, Reason>>,
+        verdicts: Vec<Result<Draft, Refusal>>,
     },
     /// What stands at the position of a [`Output::CheckRecord`].
     RecordChecked {

@@ -264,8 +264,8 @@ fn repeats_in_one_batch_and_in_flight_share_one_record() {
     assert_eq!(
         world.commit(2),
         vec![
-            reply(1, &[a, a, CONFLICT, b]),
-            reply(2, &[a, CONFLICT]),
+            reply(1, &[a.clone(), a.clone(), CONFLICT, b]),
+            reply(2, &[a.clone(), CONFLICT]),
             reply(3, &[a])
         ]
     );
@@ -546,8 +546,8 @@ fn losing_the_leadership_ends_everything_in_order() {
     assert_eq!(
         out,
         vec![
-            reply(1, &[unknown]),
-            reply(2, &[unknown]),
+            reply(1, std::slice::from_ref(&unknown)),
+            reply(2, std::slice::from_ref(&unknown)),
             reply(3, &[RETRY, unknown, RETRY])
         ]
     );
@@ -611,7 +611,7 @@ fn batches_are_placed_and_answered_in_the_order_of_submission() {
     assert_eq!(world.input(0, judged(second, "b")), vec![]);
     let refusal = Input::HooksDone {
         token: third,
-        verdicts: vec![Err(Reason::NOT_ALLOWED)],
+        verdicts: vec![Err(Reason::NOT_ALLOWED.into())],
     };
     assert_eq!(
         world.input(0, refusal),
@@ -664,7 +664,7 @@ fn hooks_change_payload_expiry_and_topic_and_nothing_else() {
         expire_s: 9,
         ..drafts[0].clone()
     };
-    let verdicts = vec![Ok(changed), Err(Reason::NOT_ALLOWED)];
+    let verdicts = vec![Ok(changed), Err(Reason::NOT_ALLOWED.into())];
     let (_, entries) = appends(&world.input(0, Input::HooksDone { token, verdicts }));
     let sent = &entries[0].message.draft;
     assert_eq!(entries.len(), 1, "a refused item never enters the log");

@@ -209,7 +209,7 @@ impl Walk {
             .into_iter()
             .map(|draft| {
                 if self.chance.one_in(10) {
-                    Err(Reason::NOT_ALLOWED)
+                    Err(Reason::NOT_ALLOWED.into())
                 } else {
                     Ok(draft)
                 }
@@ -370,15 +370,15 @@ impl Walk {
             return Err(format!("{} outcomes for {} drafts", outcomes.len(), drafts.len()));
         }
         for (draft, outcome) in drafts.into_iter().zip(outcomes) {
-            self.told_now(&draft, outcome)?;
+            self.told_now(&draft, &outcome)?;
             self.told.push((draft, outcome));
         }
         Ok(())
     }
 
     /// What holds at the instant of an answer.
-    fn told_now(&mut self, draft: &Draft, outcome: Outcome) -> Result<(), String> {
-        match outcome {
+    fn told_now(&mut self, draft: &Draft, outcome: &Outcome) -> Result<(), String> {
+        match *outcome {
             Outcome::Committed { seq: Seq(0), .. } => self.seen.ephemeral += 1,
             Outcome::Committed { id, seq, .. } => {
                 if index(seq) >= self.committed {
@@ -398,6 +398,7 @@ impl Walk {
             Outcome::Refused(reason) => {
                 self.seen.conflicts += u64::from(reason == Reason::IDEMPOTENCY_CONFLICT);
             }
+            Outcome::Rejected { .. } => return Err("no stage says why".to_owned()),
             Outcome::Unknown => self.seen.unknown += 1,
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::first::{first_placement, first_table};
 use super::rows;
 use super::view::{Lifecycle, Placement, node_id};
-use super::{COPIES_MAX, GROUPS_MAX, NODES_MAX};
+use super::{COPIES_MAX, GROUPS_MAX, NODES_MAX, plugins};
 use crate::codec::{COMMAND_VERSION, Corrupt, decode, encode, encode_command};
 use crate::replicated::{Applied, Halt, Notice, Overlay, Rejection, Reply, StateMachine};
 use crate::rows::Key;
@@ -124,12 +124,12 @@ pub fn set_settings(wall_ms: u64, copies: u8) -> Bytes {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Machine;
 
-enum Refused {
+pub(super) enum Refused {
     Rejected(Rejection),
     Halt(Halt),
 }
 
-const MALFORMED: Refused = Refused::Rejected(Rejection::Malformed);
+pub(super) const MALFORMED: Refused = Refused::Rejected(Rejection::Malformed);
 
 impl From<crate::rows::Miss> for Refused {
     fn from(miss: crate::rows::Miss) -> Refused {
@@ -165,12 +165,9 @@ impl StateMachine for Machine {
             )));
         }
         match run(&command, rows) {
-            Ok(()) => {
+            Ok(applied) => {
                 rows.keep();
-                Ok(Applied {
-                    reply: Reply::Done,
-                    notices: vec![Notice::Controller],
-                })
+                Ok(applied)
             }
             Err(Refused::Rejected(rejection)) => {
                 rows.drop_command();
@@ -184,7 +181,21 @@ impl StateMachine for Machine {
     }
 }
 
-fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<(), Refused> {
+fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<Applied, Refused> {
+    if let Some(revision) = plugins::run(command, rows)? {
+        return Ok(Applied {
+            reply: Reply::Revision(revision),
+            notices: vec![Notice::Registry],
+        });
+    }
+    run_placement(command, rows)?;
+    Ok(Applied {
+        reply: Reply::Done,
+        notices: vec![Notice::Controller],
+    })
+}
+
+fn run_placement(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<(), Refused> {
     match command.body.as_ref().ok_or(MALFORMED)? {
         Body::Bootstrap(first) => start(command.wall_ms, first, rows),
         Body::RegisterNode(register) => {
@@ -207,7 +218,10 @@ fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<(), Refused> {
     }
 }
 
-fn read<M: prost::Message + Default>(rows: &mut Overlay<'_>, key: &Key) -> Result<Option<M>, Refused> {
+pub(super) fn read<M: prost::Message + Default>(
+    rows: &mut Overlay<'_>,
+    key: &Key,
+) -> Result<Option<M>, Refused> {
     let Some(row) = rows.row(key)? else {
         return Ok(None);
     };

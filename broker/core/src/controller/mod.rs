@@ -1,4 +1,5 @@
-//! The cluster's own group: nodes, the slot table, the placement of groups, settings (semantics section 2).
+//! The cluster's own group: nodes, the slot table, the placement of groups, settings (semantics section 2), plugins and what
+//! they are bound to.
 //!
 //! *Owns*: the rows of the pseudo slot [`crate::rows::CONTROLLER_SLOT`], and the [`View`] made of them.
 //!
@@ -12,6 +13,8 @@
 
 mod first;
 mod machine;
+mod plugins;
+mod registry;
 mod rows;
 mod view;
 
@@ -19,6 +22,8 @@ pub use first::{first_placement, first_table};
 pub use machine::{
     Machine, bootstrap, register_node, set_lifecycle, set_placement, set_settings, set_slot_table,
 };
+pub use registry::change_registry;
+pub(crate) use registry::read_registry;
 pub use view::{Lifecycle, Node, Placement, View};
 
 /// Most nodes of a cluster.
@@ -30,5 +35,7 @@ pub const GROUPS_MAX: u32 = 256;
 /// Most voters of a group, and copies of a channel.
 pub const COPIES_MAX: u8 = 7;
 
+#[cfg(test)]
+mod plugin_tests;
 #[cfg(test)]
 mod tests;

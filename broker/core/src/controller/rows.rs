@@ -9,6 +9,9 @@ pub(super) const NODE: u8 = b'n';
 pub(super) const GROUP: u8 = b'g';
 pub(super) const TABLE: u8 = b't';
 pub(super) const SETTINGS: u8 = b's';
+pub(super) const PLUGIN: u8 = b'p';
+pub(super) const BINDING: u8 = b'b';
+pub(super) const REGISTRY: u8 = b'r';
 
 fn at(key: Vec<u8>) -> Key {
     Key::Slot {
@@ -35,4 +38,22 @@ pub(super) fn table() -> Key {
 
 pub(super) fn settings() -> Key {
     at(vec![SETTINGS])
+}
+
+pub(super) fn plugin(name: &str) -> Key {
+    named(PLUGIN, name)
+}
+
+pub(super) fn binding(id: &str) -> Key {
+    named(BINDING, id)
+}
+
+fn named(kind: u8, name: &str) -> Key {
+    let mut key = vec![kind];
+    key.extend_from_slice(name.as_bytes());
+    at(key)
+}
+
+pub(super) fn registry() -> Key {
+    at(vec![REGISTRY])
 }

@@ -157,6 +157,7 @@ impl View {
                     view.revision = settings.revision;
                     view.copies = u8::try_from(settings.copies).map_err(|_| Corrupt)?;
                 }
+                Some(&(rows::PLUGIN | rows::BINDING | rows::REGISTRY)) => {}
                 _ => return Err(Corrupt),
             }
         }

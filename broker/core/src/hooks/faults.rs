@@ -1,4 +1,4 @@
-//! Faults that can be planted in the post-commit cursors, to show that the checkers find them.
+//! Faults that can be planted in the hooks, to show that the checkers find them.
 
 /// Declares each fault once: its name, which is its field, and the sentence that documents and lists it.
 macro_rules! faults {
@@ -45,5 +45,7 @@ macro_rules! faults {
 faults! {
     cursor_ahead_of_effect "M-6: a cursor is stored when its run is handed out instead of when the effect is done."
     before_commit_effects "CH-3: records above the high watermark are handed out."
+    swap_within_batch "M-19: a batch that is under way goes on with the newest stages."
+    fail_open_drops_rewrites "A failure that is let through gives the draft back as it came, without earlier rewrites."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

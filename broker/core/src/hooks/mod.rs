@@ -2,7 +2,8 @@
 //!
 //! # Owns
 //! [`pipeline::Pipeline`]: batches on their way through the before-send stages of a shard. [`cursors::Cursors`]: how far each
-//! post-commit consumer of a channel has come, and the run of records that it works on.
+//! post-commit consumer of a channel has come, and the run of records that it works on. Which plugins are bound to
+//! what: [`crate::plugins`].
 //!
 //! # Invariants
 //! - One batch sees one registry snapshot; a rewrite is the next stage's input and survives a later failure that is let
@@ -20,6 +21,8 @@
 pub mod cursors;
 pub mod faults;
 pub mod pipeline;
+
+pub use crate::plugins as registry;
 
 /// Name of the built-in consumer that delivers to sessions (PC-1).
 pub const DELIVERY: &str = "delivery";

@@ -1,6 +1,10 @@
 //! The before-send pipeline of a shard: ordered stages, each with a deadline and a policy for its failures.
 
-use crate::message::Draft;
+use super::call::Version;
+use super::faults::Faults;
+use crate::message::{Draft, Refusal};
+use crate::plugins::{Bound, Hook, Registry};
+pub use crate::plugins::{Failure, OnError, Policy};
 use crate::types::{ChannelKey, Now, Reason, Token};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -11,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The stages from now on. Batches that are under way keep the ones they started with.
-    Registry(Registry),
+    Stages(Stages),
     /// Drafts of one batch, to be judged.
     BeforeSend {
         /// Echoed with the channel; unique per channel only.
@@ -37,11 +41,11 @@ pub enum Output {
     Call {
         /// Names the call.
         token: Token,
-        /// The stage.
-        stage: Arc<str>,
+        /// What runs.
+        version: Version,
         /// The channel.
         channel: ChannelKey,
-        /// What the stage shall judge: the batch without the drafts that were refused before it.
+        /// What the stage shall judge: the batch without the drafts that were refused before it or are not selected.
         drafts: Vec<Draft>,
         /// After this time an answer is not waited for any more.
         within: Duration,
@@ -53,7 +57,7 @@ pub enum Output {
         /// Echo.
         channel: ChannelKey,
         /// The draft as the stages left it, or why it is refused; one per draft in their order.
-        verdicts: Vec<Result<Draft, Reason>>,
+        verdicts: Vec<Result<Draft, Refusal>>,
     },
 }
 
@@ -63,7 +67,7 @@ pub enum Verdict {
     /// As it is.
     Allow,
     /// Not at all.
-    Reject(Reason),
+    Reject(Refusal),
     /// Changed. Nothing else of a draft can be changed by a stage.
     Rewrite(Rewrite),
 }
@@ -79,36 +83,6 @@ pub struct Rewrite {
     pub topic: Arc<str>,
 }
 
-/// How a stage failed. Bounded set: a metrics label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Failure {
-    /// No answer within the deadline.
-    Timeout,
-    /// It stopped in the middle.
-    Trap,
-    /// It went over its memory.
-    Memory,
-    /// Its answer is not one: undecodable, or not one verdict per draft.
-    BadOutput,
-    /// No capacity to run it now.
-    Busy,
-    /// It is not loaded here.
-    NotReady,
-    /// What it needed of the host failed.
-    Host,
-}
-
-/// What happens to the drafts of a call that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// They are refused, worth a retry. The safe choice.
-    Reject,
-    /// They are accepted as they are now, with earlier rewrites, and no later stage is asked.
-    Allow,
-    /// The stage is left out; later stages judge them, with earlier rewrites.
-    Skip,
-}
-
 /// One stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
@@ -118,13 +92,19 @@ pub struct Stage {
     pub priority: i32,
     /// What it does.
     pub kind: Kind,
-    /// How long an answer is waited for.
-    pub deadline: Duration,
-    /// What a failure means.
-    pub on_failure: Policy,
 }
 
 impl Stage {
+    /// The stage of a before-send binding.
+    #[must_use]
+    pub fn bound(bound: &Arc<Bound>) -> Stage {
+        Stage {
+            name: Arc::clone(&bound.binding.plugin),
+            priority: bound.binding.priority,
+            kind: Kind::Plugin(Arc::clone(bound)),
+        }
+    }
+
     /// The built-in guard of payload sizes, before every other stage; a failure is impossible.
     #[must_use]
     pub fn payload_guard(bytes_max: usize) -> Stage {
@@ -142,14 +122,12 @@ impl Stage {
             name: Arc::from(name),
             priority: i32::MAX,
             kind,
-            deadline: Duration::ZERO,
-            on_failure: Policy::Reject,
         }
     }
 }
 
 /// What a stage does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Built in: refuses (9) a payload that is empty or longer than this.
     PayloadGuard {
@@ -163,30 +141,39 @@ pub enum Kind {
         /// Whether a message that would never expire gets the longest expiry.
         always: bool,
     },
-    /// Runs elsewhere and answers later by token.
-    Elsewhere,
+    /// A plugin: runs elsewhere and answers later by token.
+    Plugin(Arc<Bound>),
 }
 
 /// The stages in the order in which they run. Cheap to clone: a batch keeps the one that it started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registry(Arc<[Stage]>);
+pub struct Stages(Arc<[Stage]>);
 
-impl Registry {
-    /// Puts stages in order: priority from high to low, then name.
+impl Stages {
+    /// Puts stages in order: built-in ones, then priority from high to low, then name; equal ones stay as they come.
     #[must_use]
-    pub fn new(mut stages: Vec<Stage>) -> Registry {
+    pub fn new(mut stages: Vec<Stage>) -> Stages {
         stages.sort_by(|left, right| {
-            right
-                .priority
-                .cmp(&left.priority)
+            let built_in = |stage: &Stage| !matches!(stage.kind, Kind::Plugin(_));
+            built_in(right)
+                .cmp(&built_in(left))
+                .then_with(|| right.priority.cmp(&left.priority))
                 .then_with(|| left.name.cmp(&right.name))
         });
-        Registry(stages.into())
+        Stages(stages.into())
+    }
+
+    /// The payload guard, then the before-send bindings of a registry.
+    #[must_use]
+    pub fn of(registry: &Registry, payload_bytes_max: usize) -> Stages {
+        let guard = Stage::payload_guard(payload_bytes_max);
+        let bound = registry.of(Hook::BeforeSend).map(Stage::bound);
+        Stages::new(std::iter::once(guard).chain(bound).collect())
     }
 
     /// The stages in order.
     #[must_use]
-    pub fn stages(&self) -> &[Stage] {
+    pub fn list(&self) -> &[Stage] {
         &self.0
     }
 }
@@ -194,10 +181,11 @@ impl Registry {
 /// The before-send pipeline.
 #[derive(Debug)]
 pub struct Pipeline {
-    registry: Registry,
+    stages: Stages,
     running: BTreeMap<Token, Run>,
     deadlines: BTreeMap<(Duration, Token), ()>,
     next_token: Token,
+    faults: Faults,
 }
 
 /// A batch that waits for a stage elsewhere.
@@ -205,11 +193,17 @@ pub struct Pipeline {
 struct Run {
     token: Token,
     channel: ChannelKey,
-    registry: Registry,
+    stages: Stages,
     /// Position of the stage that is running.
     stage: usize,
     deadline: Duration,
-    drafts: Vec<Result<Draft, Reason>>,
+    /// The drafts that the running stage was asked about.
+    asked: Vec<usize>,
+    /// Whether anything was rewritten: then the guards look again.
+    rewritten: bool,
+    drafts: Vec<Result<Draft, Refusal>>,
+    /// The drafts as they came, for a planted fault only.
+    first: Vec<Draft>,
     /// Drafts that a failed stage has let through for good.
     accepted: Vec<bool>,
 }
@@ -217,19 +211,20 @@ struct Run {
 impl Pipeline {
     /// A pipeline with these stages. Continuation tokens count up from `first_token`.
     #[must_use]
-    pub fn new(registry: Registry, first_token: Token) -> Pipeline {
+    pub fn new(stages: Stages, faults: Faults, first_token: Token) -> Pipeline {
         Pipeline {
-            registry,
+            stages,
             running: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             next_token: first_token,
+            faults,
         }
     }
 
     /// Takes one input.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Registry(registry) => self.registry = registry,
+            Input::Stages(stages) => self.stages = stages,
             Input::BeforeSend {
                 token,
                 channel,
@@ -238,9 +233,16 @@ impl Pipeline {
                 let run = Run {
                     token,
                     channel,
-                    registry: self.registry.clone(),
+                    stages: self.stages.clone(),
                     stage: 0,
                     deadline: Duration::ZERO,
+                    asked: Vec::new(),
+                    rewritten: false,
+                    first: if self.faults.fail_open_drops_rewrites() {
+                        drafts.clone()
+                    } else {
+                        Vec::new()
+                    },
                     accepted: vec![false; drafts.len()],
                     drafts: drafts.into_iter().map(Ok).collect(),
                 };
@@ -291,28 +293,42 @@ impl Pipeline {
         result: Result<Vec<Verdict>, Failure>,
         out: &mut Vec<Output>,
     ) {
-        let asked = run.open().count();
+        let asked = std::mem::take(&mut run.asked);
         match result {
-            Ok(verdicts) if verdicts.len() == asked => run.apply(verdicts),
-            Ok(_) => run.fail(Failure::BadOutput),
-            Err(failure) => run.fail(failure),
+            Ok(verdicts) if verdicts.len() == asked.len() => run.apply(&asked, verdicts),
+            Ok(_) => run.fail(&asked, Failure::BadOutput),
+            Err(failure) => run.fail(&asked, failure),
         }
         run.stage += 1;
+        if self.faults.swap_within_batch() {
+            run.stages = self.stages.clone();
+        }
         self.go_on(now, run, out);
     }
 
     /// Runs stages until one runs elsewhere or none is left.
     fn go_on(&mut self, now: Now, mut run: Run, out: &mut Vec<Output>) {
-        while run.open().next().is_some() && run.stage < run.registry.stages().len() {
-            let stage = &run.registry.stages()[run.stage];
-            let kind = stage.kind;
-            if kind == Kind::Elsewhere {
-                self.call(now, run, out);
-                return;
+        while run.open().next().is_some() && run.stage < run.stages.list().len() {
+            let kind = run.stages.list()[run.stage].kind.clone();
+            if let Kind::Plugin(bound) = &kind {
+                if let Some(version) = bound.version(&run.channel) {
+                    let version = version.clone();
+                    run.asked = run.selected(bound);
+                    if !run.asked.is_empty() {
+                        self.call(now, run, (bound, version), out);
+                        return;
+                    }
+                }
+            } else {
+                run.guard(&kind);
             }
-            let verdicts = run.open().map(|draft| judge(kind, draft)).collect();
-            run.apply(verdicts);
             run.stage += 1;
+        }
+        if run.rewritten {
+            let guards: Vec<Kind> = run.stages.list().iter().map(|stage| stage.kind.clone()).collect();
+            for guard in guards {
+                run.guard(&guard);
+            }
         }
         out.push(Output::Done {
             token: run.token,
@@ -321,46 +337,63 @@ impl Pipeline {
         });
     }
 
-    fn call(&mut self, now: Now, mut run: Run, out: &mut Vec<Output>) {
+    fn call(&mut self, now: Now, mut run: Run, (bound, version): (&Bound, Version), out: &mut Vec<Output>) {
         let token = self.next_token;
         self.next_token = Token(token.0 + 1);
-        let stage = &run.registry.stages()[run.stage];
+        let within = bound.binding.deadline;
+        let drafts = run
+            .asked
+            .iter()
+            .filter_map(|&position| run.drafts[position].as_ref().ok());
         out.push(Output::Call {
             token,
-            stage: Arc::clone(&stage.name),
+            version,
             channel: run.channel.clone(),
-            drafts: run.open().cloned().collect(),
-            within: stage.deadline,
+            drafts: drafts.cloned().collect(),
+            within,
         });
-        run.deadline = now.after(stage.deadline);
+        run.deadline = now.after(within);
         self.deadlines.insert((run.deadline, token), ());
         self.running.insert(token, run);
     }
 }
 
 impl Run {
-    /// The drafts that later stages still judge.
-    fn open(&self) -> impl Iterator<Item = &Draft> {
-        self.drafts
+    /// Positions of the drafts that later stages still judge.
+    fn open(&self) -> impl Iterator<Item = usize> {
+        (0..self.drafts.len()).filter(|&position| self.drafts[position].is_ok() && !self.accepted[position])
+    }
+
+    /// Those that a binding is for.
+    fn selected(&self, bound: &Bound) -> Vec<usize> {
+        let takes = |position: &usize| {
+            self.drafts[*position]
+                .as_ref()
+                .is_ok_and(|draft| bound.binding.selector.takes_sender(&draft.from_uid))
+        };
+        self.open().filter(takes).collect()
+    }
+
+    /// Runs a built-in stage over everything that is not refused, accepted or not.
+    fn guard(&mut self, kind: &Kind) {
+        let whole: Vec<usize> = (0..self.drafts.len())
+            .filter(|&position| self.drafts[position].is_ok())
+            .collect();
+        let verdicts = whole
             .iter()
-            .zip(&self.accepted)
-            .filter(|(_, accepted)| !**accepted)
-            .filter_map(|(draft, _)| draft.as_ref().ok())
+            .filter_map(|&position| self.drafts[position].as_ref().ok())
+            .map(|draft| judge(kind, draft))
+            .collect();
+        self.apply(&whole, verdicts);
     }
 
-    /// The positions of those drafts.
-    fn open_positions(&self) -> Vec<usize> {
-        (0..self.drafts.len())
-            .filter(|position| self.drafts[*position].is_ok() && !self.accepted[*position])
-            .collect()
-    }
-
-    fn apply(&mut self, verdicts: Vec<Verdict>) {
-        for (position, verdict) in self.open_positions().into_iter().zip(verdicts) {
+    fn apply(&mut self, asked: &[usize], verdicts: Vec<Verdict>) {
+        for (&position, verdict) in asked.iter().zip(verdicts) {
             match verdict {
                 Verdict::Allow => {}
-                Verdict::Reject(reason) => self.drafts[position] = Err(refusal(reason)),
+                Verdict::Reject(why) => self.drafts[position] = Err(refusal(why)),
                 Verdict::Rewrite(rewrite) => {
+                    self.rewritten = true;
                     if let Ok(draft) = &mut self.drafts[position] {
                         draft.payload = rewrite.payload;
                         draft.expire_s = rewrite.expire_s;
@@ -371,16 +404,24 @@ impl Run {
         }
     }
 
-    fn fail(&mut self, failure: Failure) {
-        let policy = self.registry.stages()[self.stage].on_failure;
+    fn fail(&mut self, asked: &[usize], failure: Failure) {
+        let Kind::Plugin(bound) = &self.stages.list()[self.stage].kind else {
+            return;
+        };
+        let policy = bound.binding.on_error.of(failure);
         let reason = if failure == Failure::Busy {
             Reason::RATE_LIMITED
         } else {
             Reason::NODE_NOT_MATCH
         };
-        for position in self.open_positions() {
+        for &position in asked {
+            if let Some(first) = self.first.get(position)
+                && policy != Policy::Reject
+            {
+                self.drafts[position] = Ok(first.clone());
+            }
             match policy {
-                Policy::Reject => self.drafts[position] = Err(reason),
+                Policy::Reject => self.drafts[position] = Err(reason.into()),
                 Policy::Allow => self.accepted[position] = true,
                 Policy::Skip => {}
             }
@@ -388,19 +429,18 @@ impl Run {
     }
 }
 
-/// A stage cannot refuse with the code of success.
-fn refusal(reason: Reason) -> Reason {
-    if reason.is_success() {
-        Reason::NOT_ALLOWED
-    } else {
-        reason
+/// A stage cannot refuse with the code of success, nor with a long text.
+fn refusal(mut refusal: Refusal) -> Refusal {
+    if refusal.reason.is_success() {
+        refusal.reason = Reason::NOT_ALLOWED;
     }
+    refusal.bounded()
 }
 
-fn judge(kind: Kind, draft: &Draft) -> Verdict {
-    match kind {
+fn judge(kind: &Kind, draft: &Draft) -> Verdict {
+    match *kind {
         Kind::PayloadGuard { bytes_max } if draft.payload.is_empty() || draft.payload.len() > bytes_max => {
-            Verdict::Reject(Reason::PAYLOAD_DECODE)
+            Verdict::Reject(Reason::PAYLOAD_DECODE.into())
         }
         Kind::ExpireGuard { expire_max_s, always }
             if draft.expire_s > expire_max_s || (always && draft.expire_s == 0) =>
@@ -411,7 +451,7 @@ fn judge(kind: Kind, draft: &Draft) -> Verdict {
                 topic: Arc::clone(&draft.topic),
             })
         }
-        Kind::PayloadGuard { .. } | Kind::ExpireGuard { .. } | Kind::Elsewhere => Verdict::Allow,
+        Kind::PayloadGuard { .. } | Kind::ExpireGuard { .. } | Kind::Plugin(_) => Verdict::Allow,
     }
 }
 

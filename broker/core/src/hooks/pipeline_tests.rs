@@ -1,7 +1,9 @@
 //! Order, policies and deadlines of the before-send stages.
 
 use super::*;
+use crate::hooks::call::Digest;
 use crate::message::MessageFlags;
+use crate::plugins::{Artifact, Binding, Plugin, Selector};
 use crate::types::{ChannelKind, Uid};
 
 fn now(millis: u64) -> Now {
@@ -30,13 +32,41 @@ fn draft(payload: &str) -> Draft {
 }
 
 fn stage(name: &str, priority: i32, on_failure: Policy) -> Stage {
-    Stage {
-        name: Arc::from(name),
+    Stage::bound(&bound(
+        name,
         priority,
-        kind: Kind::Elsewhere,
+        OnError::all(on_failure),
+        Selector::default(),
+    ))
+}
+
+fn bound(name: &str, priority: i32, on_error: OnError, selector: Selector) -> Arc<Bound> {
+    let plugin = Plugin {
+        name: Arc::from(name),
+        revision: 1,
+        active: Some(Artifact {
+            digest: Digest([7; 32]),
+            hooks: [Hook::BeforeSend].into(),
+            facts: Bytes::new(),
+        }),
+        previous: None,
+        rollout: None,
+    };
+    let binding = Binding {
+        id: Arc::from(name),
+        plugin: Arc::from(name),
+        hook: Hook::BeforeSend,
+        selector,
+        priority,
         deadline: Duration::from_millis(50),
-        on_failure,
-    }
+        on_error,
+        grants: Bytes::new(),
+        config: Bytes::new(),
+        start: None,
+        attempts_max: 0,
+        exact: false,
+    };
+    Arc::new(Bound::new(binding, 1, 1, 1, &plugin))
 }
 
 fn rewrite(payload: &str) -> Verdict {
@@ -51,7 +81,7 @@ struct World(Pipeline);
 
 impl World {
     fn new(stages: Vec<Stage>) -> World {
-        World(Pipeline::new(Registry::new(stages), Token(1)))
+        World(Pipeline::new(Stages::new(stages), Faults::default(), Token(1)))
     }
 
     fn input(&mut self, input: Input) -> Vec<Output> {
@@ -78,11 +108,14 @@ fn call(out: &[Output]) -> (Token, String, Vec<String>) {
     match out {
         [
             Output::Call {
-                token, stage, drafts, ..
+                token,
+                version,
+                drafts,
+                ..
             },
         ] => {
             let payloads = drafts.iter().map(|draft| text(&draft.payload)).collect();
-            (*token, stage.to_string(), payloads)
+            (*token, version.binding.to_string(), payloads)
         }
         other => panic!("not a call: {other:?}"),
     }
@@ -101,7 +134,7 @@ fn finished(out: &[Output]) -> Vec<Result<String, u8>> {
                 verdict
                     .as_ref()
                     .map(|draft| text(&draft.payload))
-                    .map_err(|reason| reason.0)
+                    .map_err(|refusal| refusal.reason.0)
             })
             .collect(),
         other => panic!("not done: {other:?}"),
@@ -132,7 +165,7 @@ fn stages_run_by_priority_then_name_and_feed_each_other() {
     assert_eq!(name, "a");
     let verdicts = vec![
         rewrite("ONE"),
-        Verdict::Reject(Reason::NOT_ALLOWED),
+        Verdict::Reject(Reason::NOT_ALLOWED.into()),
         Verdict::Allow,
     ];
     let (token, name, payloads) = call(&world.returned(token, Ok(verdicts)));
@@ -143,7 +176,10 @@ fn stages_run_by_priority_then_name_and_feed_each_other() {
     let verdicts = vec![Verdict::Allow, rewrite("THREE")];
     let (token, name, _) = call(&world.returned(token, Ok(verdicts)));
     assert_eq!(name, "z");
-    let out = world.returned(token, Ok(vec![Verdict::Allow, Verdict::Reject(Reason::SUCCESS)]));
+    let out = world.returned(
+        token,
+        Ok(vec![Verdict::Allow, Verdict::Reject(Reason::SUCCESS.into())]),
+    );
     assert_eq!(
         finished(&out),
         vec![good("ONE"), Err(11), Err(11)],
@@ -156,7 +192,7 @@ fn stages_run_by_priority_then_name_and_feed_each_other() {
 fn a_batch_without_open_drafts_asks_nobody_else() {
     let mut world = World::new(vec![stage("a", 2, Policy::Reject), stage("b", 1, Policy::Reject)]);
     let (token, ..) = call(&world.send(1, &["one"]));
-    let out = world.returned(token, Ok(vec![Verdict::Reject(Reason::NOT_ALLOWED)]));
+    let out = world.returned(token, Ok(vec![Verdict::Reject(Reason::NOT_ALLOWED.into())]));
     assert_eq!(finished(&out), vec![Err(11)]);
     assert_eq!(finished(&world.send(2, &[])), vec![]);
 }
@@ -229,7 +265,7 @@ fn a_batch_keeps_the_stages_that_it_started_with() {
     let mut world = World::new(vec![stage("a", 2, policy), stage("b", 1, policy)]);
     let (token, ..) = call(&world.send(1, &["x"]));
     assert_eq!(
-        world.input(Input::Registry(Registry::new(vec![stage("new", 9, policy)]))),
+        world.input(Input::Stages(Stages::new(vec![stage("new", 9, policy)]))),
         vec![]
     );
     let (token, name, _) = call(&world.returned(token, Ok(vec![Verdict::Allow])));
@@ -249,7 +285,7 @@ fn the_built_in_guards() {
     let [Output::Done { verdicts, .. }] = &out[..] else {
         panic!("{out:?}")
     };
-    assert_eq!(verdicts[0].as_ref().map(|draft| draft.expire_s), Ok(60));
+    assert_eq!(verdicts[0].as_ref().map(|draft| draft.expire_s).ok(), Some(60));
 
     let mut world = World::new(vec![Stage::expire_guard(60, false)]);
     let mut long = draft("x");
@@ -264,4 +300,77 @@ fn the_built_in_guards() {
     };
     let expiries: Vec<u32> = verdicts.iter().flatten().map(|draft| draft.expire_s).collect();
     assert_eq!(expiries, vec![60, 0]);
+}
+
+#[test]
+fn a_stage_judges_only_whom_it_is_for() {
+    let selector = |uid: &str| Selector {
+        uids: [Uid::new(uid)].into(),
+        ..Selector::default()
+    };
+    let on_error = OnError::all(Policy::Reject);
+    let stages = vec![
+        Stage::bound(&bound("all", 2, on_error, Selector::default())),
+        Stage::bound(&bound("one", 1, on_error, selector("u2"))),
+    ];
+    let mut world = World::new(stages);
+    let mut other = draft("other");
+    other.from_uid = Uid::new("u2");
+    let out = world.input(Input::BeforeSend {
+        token: Token(1),
+        channel: channel(),
+        drafts: vec![draft("x"), other],
+    });
+    let (token, name, payloads) = call(&out);
+    assert_eq!((name.as_str(), payloads.len()), ("all", 2));
+    let (token, name, payloads) = call(&world.returned(token, Ok(vec![Verdict::Allow, Verdict::Allow])));
+    assert_eq!((name.as_str(), payloads), ("one", vec!["other".to_owned()]));
+    let out = world.returned(token, Err(Failure::Trap));
+    assert_eq!(finished(&out), vec![good("x"), Err(18)]);
+    // Nobody of this batch is meant: the stage is not asked.
+    let (token, ..) = call(&world.send(2, &["x"]));
+    let out = world.returned(token, Ok(vec![Verdict::Allow]));
+    assert_eq!(finished(&out), vec![good("x")]);
+}
+
+#[test]
+fn each_failure_has_its_own_policy() {
+    let on_error = OnError::all(Policy::Reject).with(Failure::NotReady, Policy::Skip);
+    assert_eq!(
+        on_error
+            .each()
+            .filter(|(_, policy)| *policy == Policy::Skip)
+            .count(),
+        1
+    );
+    for (failure, code) in [(Failure::NotReady, None), (Failure::Trap, Some(18))] {
+        let mut world = World::new(vec![Stage::bound(&bound("a", 1, on_error, Selector::default()))]);
+        let (token, ..) = call(&world.send(1, &["x"]));
+        let expected = code.map_or_else(|| good("x"), Err);
+        assert_eq!(finished(&world.returned(token, Err(failure))), vec![expected]);
+    }
+}
+
+#[test]
+fn a_refusal_keeps_its_words_within_their_bound_and_a_rewrite_is_guarded() {
+    let mut world = World::new(vec![Stage::payload_guard(3), stage("a", i32::MAX, Policy::Allow)]);
+    let (token, ..) = call(&world.send(1, &["abc", "abc"]));
+    let long = Refusal {
+        reason: Reason::NOT_ALLOWED,
+        text: Some(Arc::from("ö".repeat(200).as_str())),
+    };
+    let out = world.returned(token, Ok(vec![Verdict::Reject(long), rewrite("four")]));
+    let [Output::Done { verdicts, .. }] = &out[..] else {
+        panic!("{out:?}")
+    };
+    let text = verdicts[0]
+        .as_ref()
+        .err()
+        .and_then(|refusal| refusal.text.clone());
+    assert_eq!(text.map(|text| text.len()), Some(256));
+    assert_eq!(
+        verdicts[1],
+        Err(Reason::PAYLOAD_DECODE.into()),
+        "a rewrite is bounded too"
+    );
 }

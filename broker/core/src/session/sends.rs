@@ -93,7 +93,7 @@ impl Sends {
         }
         let queue = self.channels.get_mut(&named).into_iter().flatten();
         for waiting in queue.filter(|waiting| waiting.token == Some(token)) {
-            waiting.outcome = Some(outcome);
+            waiting.outcome = Some(outcome.clone());
         }
         self.flush(&named, connection, protocol, context)
     }
@@ -136,7 +136,7 @@ impl Sends {
         let Some(queue) = self.channels.get_mut(named) else {
             return Ok(());
         };
-        while let Some(outcome) = queue.front().and_then(|waiting| waiting.outcome) {
+        while let Some(outcome) = queue.front().and_then(|waiting| waiting.outcome.clone()) {
             if let Some(waiting) = queue.pop_front() {
                 self.count -= 1;
                 waiting.answer(outcome, connection, protocol, context)?;
@@ -166,9 +166,10 @@ impl Waiting {
         protocol: Protocol,
         context: &mut Context<'_>,
     ) -> Result<(), CloseReason> {
-        let (id, seq, reason) = match outcome {
-            Outcome::Committed { id, seq, .. } => (id, seq, Reason::SUCCESS),
-            Outcome::Refused(reason) => (MessageId(0), Seq(0), reason),
+        let (id, seq, reason, text) = match outcome {
+            Outcome::Committed { id, seq, .. } => (id, seq, Reason::SUCCESS, None),
+            Outcome::Refused(reason) => (MessageId(0), Seq(0), reason, None),
+            Outcome::Rejected { reason, text } => (MessageId(0), Seq(0), reason, Some(text)),
             // The SDK drops a message on any SENDACK and resends it only on a new connection.
             Outcome::Unknown if protocol == Protocol::WkProto => return Err(CloseReason::OutcomeUnknown),
             Outcome::Unknown => {
@@ -186,6 +187,7 @@ impl Waiting {
             id,
             seq,
             reason,
+            text,
         };
         context.out.push(Output::Frame { connection, frame });
         Ok(())

@@ -151,7 +151,14 @@ fn frame_line(frame: ServerFrame) -> String {
             id,
             seq,
             reason,
-        } => format!("SENDACK {client_seq} {client_msg_no} {id} {seq} {}", reason.0),
+            text,
+        } => {
+            let words = text.map_or_else(String::new, |text| format!(" {text}"));
+            format!(
+                "SENDACK {client_seq} {client_msg_no} {id} {seq} {}{words}",
+                reason.0
+            )
+        }
         ServerFrame::OutcomeUnknown { client_seq, .. } => format!("unknown {client_seq}"),
         ServerFrame::Recv {
             message,
@@ -386,12 +393,16 @@ fn sends_are_answered_in_order_per_channel_and_a_slow_channel_delays_no_other() 
     world.frame(1, ClientFrame::Send(send(1, "slow")), &["submit 2 slow 1"]);
     world.frame(1, ClientFrame::Send(send(2, "slow")), &["submit 3 slow 2"]);
     world.frame(1, ClientFrame::Send(send(3, "fast")), &["submit 4 fast 3"]);
-    world.done(3, Outcome::Refused(Reason::NOT_ALLOWED), &[]);
+    let rejected = Outcome::Rejected {
+        reason: Reason::NOT_ALLOWED,
+        text: Arc::from("mind-your-words"),
+    };
+    world.done(3, rejected, &[]);
     world.done(4, committed(40, 4), &["1 SENDACK 3 m3 40 4 1"]);
     world.done(
         2,
         committed(20, 1),
-        &["1 SENDACK 1 m1 20 1 1", "1 SENDACK 2 m2 0 0 11"],
+        &["1 SENDACK 1 m1 20 1 1", "1 SENDACK 2 m2 0 0 11 mind-your-words"],
     );
     world.done(2, committed(20, 1), &[]);
     assert_eq!(world.sessions.open_questions(), 0);

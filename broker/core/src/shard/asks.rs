@@ -2,6 +2,7 @@
 
 mod lists;
 mod reads;
+mod registry;
 
 pub(super) use lists::ListJob;
 
@@ -41,6 +42,10 @@ pub(super) enum Job {
     History,
     /// The same.
     SendOutcome,
+    /// The controller's rows about plugins are read.
+    Registry,
+    /// A change of them is on its way.
+    Change,
 }
 
 /// All waiting HTTP requests of a shard.
@@ -105,6 +110,8 @@ impl Shard {
             }
             Ask::History(query) => self.ask_history(turn, ask, query),
             Ask::OnlineStatus(uids) => self.ask_online(turn, ask, uids),
+            Ask::Registry => self.ask_registry(turn, ask),
+            Ask::ChangeRegistry(change) => self.ask_change(turn, ask, &change),
             Ask::Ready => {
                 let readiness = self.readiness();
                 answer(turn, ask, Answer::Ready(readiness));
@@ -273,6 +280,8 @@ impl Shard {
                     Answer::Failed(Failure::Unavailable("no answer of the channel".to_owned())),
                 ),
             },
+            Job::Registry => registry::answer_registry(turn, ask, &reply),
+            Job::Change => registry::answer_change(turn, ask, &reply),
             Job::SendOutcome => match reply {
                 Reply::SendOutcome(Some(outcome)) => answer(turn, ask, Answer::Sent(outcome)),
                 _ => answer(turn, ask, Answer::NoSuchSend),
@@ -337,6 +346,7 @@ fn failure_of(reply: &Reply) -> Option<Failure> {
     };
     Some(match rejection {
         Rejection::Missing => Failure::NotFound("the channel or user does not exist".to_owned()),
+        Rejection::Registry(why) => registry::failure_of(why),
         Rejection::Disbanded => Failure::Refused(Reason::DISBANDED),
         Rejection::Conflict | Rejection::Fenced => {
             Failure::Unavailable("changed by someone else at the same time".to_owned())

@@ -52,7 +52,7 @@ pub struct Faults {
     pub slot: crate::slot::faults::Faults,
     /// In append authorities.
     pub append: crate::append::faults::Faults,
-    /// In post-commit cursors.
+    /// In before-send pipelines and post-commit cursors.
     pub hooks: crate::hooks::faults::Faults,
     /// In delivery.
     pub delivery: crate::delivery::Faults,

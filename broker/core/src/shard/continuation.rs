@@ -93,6 +93,8 @@ pub(super) enum Then {
         token: Token,
         stage: super::members::Stage,
     },
+    /// The controller's rows about plugins.
+    Registry,
     /// A membership row of a person channel.
     Membership { channel: ChannelKey, token: Token },
 }
@@ -254,6 +256,7 @@ impl Shard {
                 token,
                 stage,
             } => self.on_members(turn, channel, token, stage, reply),
+            Then::Registry => self.on_registry(turn, reply),
             Then::Membership { channel, token } => {
                 self.on_membership_written(&channel, token, reply.as_ref())
             }

@@ -12,6 +12,7 @@ use crate::channel;
 use crate::codec;
 use crate::delivery::{self, OwedWord, Push, Pushed};
 use crate::effect::Effect;
+use crate::hooks::call::{Call, Work};
 use crate::hooks::{self, cursors, pipeline};
 use crate::message::Committed;
 use crate::rows::Miss;
@@ -67,7 +68,7 @@ impl Shard {
                         channel: channel.clone(),
                         drafts,
                     };
-                    self.pipeline_input(turn, input);
+                    self.judge_drafts(turn, input);
                 }
                 append::Output::Append(append) => self.place(channel, append),
                 append::Output::CheckRecord { token, seq } => {
@@ -141,10 +142,21 @@ impl Shard {
     pub(super) fn pipeline_outputs(&mut self, turn: &mut Turn<'_>, outputs: Vec<pipeline::Output>) {
         for output in outputs {
             match output {
-                pipeline::Output::Call { token, .. } => {
-                    // Only built-in stages are registered: they answer at once.
-                    let result = Err(pipeline::Failure::NotReady);
-                    self.pipeline_input(turn, pipeline::Input::Returned { token, result });
+                pipeline::Output::Call {
+                    token,
+                    version,
+                    channel,
+                    drafts,
+                    within,
+                } => {
+                    let wall_ms = turn.now.wall_ms;
+                    let call = Call {
+                        version,
+                        channel,
+                        within,
+                        work: Work::BeforeSend { drafts, wall_ms },
+                    };
+                    self.call_plugin(turn, call, super::plugins::Waits::BeforeSend(token));
                 }
                 pipeline::Output::Done {
                     token,

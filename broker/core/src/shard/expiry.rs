@@ -32,6 +32,7 @@ impl Shard {
             self.lookups.next_deadline(),
             self.pushing.next_deadline(),
             self.asks.next_deadline(),
+            self.plugins.next_deadline(),
         ]
         .into_iter()
         .chain(groups)
@@ -59,6 +60,7 @@ impl Shard {
         self.expire_pushes(turn);
         self.expire_calls(turn);
         self.expire_asks(turn);
+        self.expire_plugin_calls(turn);
     }
 
     fn expire_groups(&mut self, turn: &mut Turn<'_>) {
@@ -91,6 +93,8 @@ impl Shard {
             return;
         }
         self.register_node(turn);
+        self.read_registry(turn);
+        let registry = self.plugins.revision();
         let boots = self.config.boots;
         let leads: Vec<_> = self.directory.led_here().collect();
         for &node in &self.config.nodes {
@@ -100,6 +104,7 @@ impl Shard {
                     message: Peer::Heartbeat {
                         boots,
                         leads: leads.clone(),
+                        registry,
                     },
                 });
             }

@@ -421,7 +421,7 @@ impl Shard {
     pub(super) fn sent(&mut self, turn: &mut Turn<'_>, source: Source, outcome: Outcome) {
         match outcome {
             Outcome::Committed { .. } => self.counters.sends_committed += 1,
-            Outcome::Refused(_) => self.counters.sends_refused += 1,
+            Outcome::Refused(_) | Outcome::Rejected { .. } => self.counters.sends_refused += 1,
             Outcome::Unknown => self.counters.sends_unknown += 1,
         }
         match source {

@@ -43,6 +43,7 @@ mod news;
 pub mod opening;
 mod peer;
 mod pending;
+mod plugins;
 mod presence;
 mod reads;
 mod repeats;
@@ -63,7 +64,7 @@ pub use view::{ChannelView, Counters, GroupView, View};
 
 use crate::append::ids;
 use crate::effect::{Effect, Event};
-use crate::hooks::pipeline::{Kind, Pipeline, Policy, Registry, Stage};
+use crate::hooks::pipeline::{Pipeline, Stages};
 use crate::limits::Limits;
 use crate::rows::{Miss, Rows};
 use crate::types::{ChannelKey, GroupId, Now, Ticket, Token};
@@ -114,6 +115,7 @@ pub struct Shard {
     next_deadline: Option<Duration>,
     ids: ids::Generator,
     pipeline: Pipeline,
+    plugins: plugins::Plugins,
     sessions: session::Sessions,
     owner: presence_machine::Owner,
     lookups: pending::Pending<(Lookup, BTreeSet<crate::types::SlotId>)>,
@@ -170,7 +172,8 @@ impl Shard {
             touched: Vec::new(),
             next_deadline: Some(Duration::ZERO),
             ids: ids::Generator::new(config.node, config.shard),
-            pipeline: Pipeline::new(Registry::new(vec![payload_guard(&limits)]), Token(1)),
+            pipeline: Pipeline::new(Stages::default(), config.faults.hooks, Token(1)),
+            plugins: plugins::Plugins::default(),
             sessions: session::Sessions::new(session_settings),
             owner: presence_machine::Owner::new(config.limits.clone()),
             lookups: pending::Pending::default(),
@@ -221,6 +224,7 @@ impl Shard {
             Event::ReadDone { token, page } => self.on_read(turn, token, page),
             Event::Loaded { token, rows } => self.on_loaded(turn, token, rows),
             Event::Ask { token, ask } => self.on_ask(turn, token, ask),
+            Event::PluginReturned { token, returned } => self.on_plugin_returned(turn, token, returned),
             Event::Space { low } => self.space_low = low,
             Event::Expired => self.expire(turn),
         }
@@ -259,18 +263,5 @@ impl Shard {
             limits: self.config.limits.clone(),
             faults: self.config.faults.delivery,
         }
-    }
-}
-
-/// The built-in stage that every message passes first.
-fn payload_guard(limits: &Limits) -> Stage {
-    Stage {
-        name: Arc::from("payload-guard"),
-        priority: i32::MAX,
-        kind: Kind::PayloadGuard {
-            bytes_max: limits.payload_bytes_max,
-        },
-        deadline: Duration::from_secs(1),
-        on_failure: Policy::Reject,
     }
 }

@@ -11,14 +11,15 @@ use crate::session;
 use crate::types::{Boots, ChannelKey, ChannelMeta, GroupId, NodeId, Term};
 
 impl Shard {
-    /// A node is heard of, and the groups that it leads.
+    /// A node is heard of, with the groups that it leads and the registry of plugins that it acts on.
     pub(super) fn on_heartbeat(
         &mut self,
         turn: &mut Turn<'_>,
         from: NodeId,
-        boots: Boots,
+        (boots, registry): (Boots, u64),
         leads: &[(GroupId, Term)],
     ) {
+        self.hear_of_registry(turn, registry);
         let before = self.liveness.state(from);
         if let Some(state) = self.liveness.heard(turn.now, from, boots) {
             self.after_node_change(turn, from, before, state);
@@ -120,6 +121,7 @@ impl Shard {
         for notice in notices {
             match notice {
                 Notice::Meta { channel, meta } => self.spread_meta(turn, group, channel, &meta),
+                Notice::Registry => self.registry_changed(turn),
                 Notice::Outbox { .. }
                 | Notice::Channel { .. }
                 | Notice::List { .. }

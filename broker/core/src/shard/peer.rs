@@ -5,6 +5,7 @@ use super::liveness::NodeState;
 use crate::channel;
 use crate::delivery;
 use crate::message::{Committed, Draft, Outcome};
+use crate::plugins::Registry;
 use crate::presence;
 use crate::rows::{Row, Table};
 use crate::slot;
@@ -28,6 +29,15 @@ pub enum Peer {
         boots: Boots,
         /// Groups that the sender leads, with their terms: who hosts no replica of a group learns its leader by this.
         leads: Vec<(GroupId, Term)>,
+        /// Revision of the registry of plugins that the sender acts on: who has an older one reads it again.
+        registry: u64,
+    },
+    /// Shard 0 tells its siblings the plugins and bindings from now on (inside a node only).
+    Registry {
+        /// The sibling.
+        shard: u16,
+        /// All of them.
+        registry: Arc<Registry>,
     },
     /// Shard 0 tells its siblings of a node (inside a node only).
     NodeState {
@@ -333,6 +343,7 @@ impl Peer {
         match self {
             Peer::Heartbeat { .. } => 0,
             Peer::NodeState { shard, .. }
+            | Peer::Registry { shard, .. }
             | Peer::GroupState { shard, .. }
             | Peer::PresenceNotice { shard, .. }
             | Peer::Pushed { shard, .. }
@@ -356,6 +367,7 @@ impl Peer {
             Peer::Request { .. } | Peer::Push { .. } | Peer::Presence { .. } | Peer::Group { .. } => true,
             Peer::Heartbeat { .. }
             | Peer::NodeState { .. }
+            | Peer::Registry { .. }
             | Peer::GroupState { .. }
             | Peer::Meta { .. }
             | Peer::Exchange { .. }

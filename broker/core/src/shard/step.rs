@@ -249,7 +249,12 @@ impl Shard {
     /// A message from a node or a shard.
     pub(super) fn on_peer(&mut self, turn: &mut Turn<'_>, from: NodeId, message: Peer) {
         match message {
-            Peer::Heartbeat { boots, leads } => self.on_heartbeat(turn, from, boots, &leads),
+            Peer::Heartbeat {
+                boots,
+                leads,
+                registry,
+            } => self.on_heartbeat(turn, from, (boots, registry), &leads),
+            Peer::Registry { registry, .. } => self.take_registry(turn, registry),
             Peer::NodeState { node, state, .. } => self.on_node_state(turn, node, state),
             Peer::GroupState {
                 group,

@@ -160,6 +160,7 @@ mod tests {
             id: MessageId(1),
             seq: Seq(1),
             reason: Reason::SUCCESS,
+            text: None,
         }
     }
 

@@ -12,8 +12,8 @@ use penstock_core::client::{
 use penstock_core::message::Committed;
 use penstock_core::types::{ChannelKind, DeviceFlag, MessageId, Reason, Seq};
 use penstock_wire::jsonrpc::{
-    Call, ConnectParams, ConnectResult, Method, Outbound, ParseError, Payload, RecvParams, RpcHeader,
-    SendParams, SendResult, SubscribeParams, SubscriptionResult, code,
+    Call, ConnectParams, ConnectResult, Method, Outbound, ParseError, Payload, RecvParams, SendParams,
+    SendResult, SubscribeParams, SubscriptionResult, code,
 };
 use penstock_wire::wkproto::{Flags, Setting, Version};
 
@@ -183,16 +183,17 @@ impl RpcSession {
                 id,
                 seq,
                 reason,
-                ..
+                text,
+                client_msg_no: _,
             } => {
-                let request = self.sends.remove(&client_seq)?;
                 let result = SendResult {
-                    header: RpcHeader::default(),
                     message_id: id.0,
                     message_seq: seq.0,
                     reason_code: reason.0,
+                    reason: text.map(|text| text.to_string()),
+                    ..SendResult::default()
                 };
-                Outbound::Sent(&request, &result).text()
+                Outbound::Sent(&self.sends.remove(&client_seq)?, &result).text()
             }
             ServerFrame::OutcomeUnknown {
                 client_seq,

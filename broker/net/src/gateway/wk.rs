@@ -109,6 +109,8 @@ impl WkSession {
                 id,
                 seq,
                 reason,
+                // A SENDACK has room for the code alone.
+                text: _,
             } => Frame::SendAck(SendAck {
                 message_id: id.0,
                 // The session echoes the number of a SEND, which had 32 bits.

@@ -124,6 +124,7 @@ pub(super) fn describe(failure: &Failure) -> (StatusCode, String) {
             StatusCode::BAD_REQUEST,
             format!("refused: {}", reason_text(*reason)),
         ),
+        Failure::Conflict(text) => (StatusCode::CONFLICT, text.clone()),
         Failure::Busy => (
             StatusCode::SERVICE_UNAVAILABLE,
             "busy: retry in a moment".to_owned(),

@@ -144,6 +144,13 @@ fn sent(outcome: Outcome) -> Response {
             "reason_text": reason_text(reason),
         }))
         .into_response(),
+        Outcome::Rejected { reason, text } => Json(json!({
+            "message_id": 0,
+            "message_seq": 0,
+            "reason": reason.0,
+            "reason_text": &*text,
+        }))
+        .into_response(),
         Outcome::Unknown => (
             StatusCode::GATEWAY_TIMEOUT,
             Json(json!({
@@ -185,7 +192,7 @@ pub(super) async fn outcome(
         }))
         .into_response(),
         Answer::Sent(Outcome::Unknown) => Json(json!({ "outcome": "unknown" })).into_response(),
-        Answer::Sent(Outcome::Refused(_)) | Answer::NoSuchSend => {
+        Answer::Sent(Outcome::Refused(_) | Outcome::Rejected { .. }) | Answer::NoSuchSend => {
             Json(json!({ "outcome": "not_found" })).into_response()
         }
         Answer::Failed(failure) => {

@@ -22,6 +22,7 @@ pub use shared::{Clients, Fatal, Transport};
 
 use penstock_core::admin::{Answer, Ask, Failure};
 use penstock_core::effect::Event;
+use penstock_core::hooks::registry::Registry;
 use penstock_core::shard::{Config, Image, Peer, Shard};
 use penstock_core::types::NodeId;
 use penstock_store::{Store, Writer};
@@ -77,6 +78,7 @@ impl Node {
             transport: parts.transport,
             fatal: parts.fatal,
             counted: counted::Board::new(shards.len()),
+            registry: tokio::sync::watch::Sender::default(),
         });
         let mut threads = Vec::new();
         for (config, image) in shards {
@@ -118,6 +120,12 @@ impl Node {
                 Answer::Failed(Failure::Timeout)
             }
         }
+    }
+
+    /// The plugins and bindings that the shards act on, as they change.
+    #[must_use]
+    pub fn registry(&self) -> tokio::sync::watch::Receiver<Arc<Registry>> {
+        self.shared.registry.subscribe()
     }
 
     /// The store.

@@ -6,6 +6,7 @@ use super::mailbox::Mailbox;
 use super::reader::Readers;
 use penstock_core::client::{CloseReason, ServerFrame};
 use penstock_core::effect::Event;
+use penstock_core::hooks::registry::Registry;
 use penstock_core::shard::Peer;
 use penstock_core::types::{ConnectionId, NodeId};
 use penstock_store::{Store, Writer};
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) fatal: Arc<dyn Fatal>,
     pub(super) counted: super::counted::Board,
+    /// The plugins and bindings that the shards act on.
+    pub(super) registry: tokio::sync::watch::Sender<Arc<Registry>>,
 }
 
 impl Shared {

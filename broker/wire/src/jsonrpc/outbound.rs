@@ -132,6 +132,9 @@ pub struct SendResult {
     pub message_seq: u64,
     /// The code of a `Reason`.
     pub reason_code: u8,
+    /// Why a plugin refused the message, in its words for the sender.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The result of `subscribe` and `unsubscribe`.

@@ -303,6 +303,9 @@ impl Clients {
             Some(Answer::Sent(Outcome::Refused(reason)) | Answer::Failed(Failure::Refused(reason))) => {
                 self.refused(now, user, operation, reason, oracle);
             }
+            Some(Answer::Sent(Outcome::Rejected { reason, .. })) => {
+                self.refused(now, user, operation, reason, oracle);
+            }
             Some(Answer::Failed(Failure::Busy)) => {
                 self.refused(now, user, operation, Reason::RATE_LIMITED, oracle);
             }

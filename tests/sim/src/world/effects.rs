@@ -5,6 +5,8 @@ use crate::coverage::Met;
 use crate::disk::DiskError;
 use crate::network::Class;
 use penstock_core::effect::{Effect, Event};
+use penstock_core::hooks::call::Failed;
+use penstock_core::hooks::pipeline::Failure;
 use penstock_core::rows::{Instance, Write};
 use penstock_core::shard::Peer;
 use penstock_core::types::{NodeId, Ticket};
@@ -37,6 +39,11 @@ impl World {
             Effect::Client { connection, frame } => self.client_frame(node, connection, frame),
             Effect::CloseClient { connection, .. } => self.close_client(node, connection),
             Effect::Answer { token, answer } => self.answer(token, answer),
+            Effect::CallPlugin { token, .. } => {
+                let returned = Err(Failed::Call(Failure::NotReady));
+                self.arrive_at(self.now, node, shard, Event::PluginReturned { token, returned });
+            }
+            Effect::Registry(_) => {}
         }
     }
 

@@ -465,5 +465,6 @@ fn event_kind(event: &Event) -> u64 {
         Event::Ask { .. } => 8,
         Event::Expired => 9,
         Event::Space { .. } => 10,
+        Event::PluginReturned { .. } => 11,
     }
 }

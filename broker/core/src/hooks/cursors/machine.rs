@@ -1,12 +1,11 @@
 //! The machine.
 
-use super::{Consumer, Cursor, Failure, Input, Output, Role, Start};
+use super::progress::{Progress, State};
+use super::{Consumer, Cursor, Failure, Input, Output, Role};
 use crate::hooks::faults::Faults;
 use crate::limits::Limits;
-use crate::message::Record;
-use crate::rows::{Key, Miss, Page, ReadRequest, Rows, Write};
+use crate::rows::{Miss, Page, ReadRequest, Rows, Write};
 use crate::types::{ChannelKey, ChannelKind, Incarnation, LeaderEpoch, Now, Seq, Token};
-use bytes::Bytes;
 use penstock_wire::channel_id;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,35 +28,11 @@ pub struct Cursors {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Leading {
-    incarnation: Incarnation,
+pub(super) struct Leading {
+    pub(super) incarnation: Incarnation,
     leader_epoch: LeaderEpoch,
-    log_start: Seq,
-    committed: Seq,
-}
-
-/// One consumer.
-#[derive(Debug)]
-struct Progress {
-    consumer: Consumer,
-    cursor: Cursor,
-    state: State,
-    /// Failures of the run that begins after the cursor.
-    attempts: u32,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Nothing is under way.
-    Idle,
-    /// Records are being read.
-    Reading(Token),
-    /// The window is being stored before it is handed out (M-18).
-    Opening(Token, Vec<Record>),
-    /// The consumer has a run that ends here.
-    Working(Token, Seq),
-    /// A failure waits to be tried again.
-    Paused(Duration),
+    pub(super) log_start: Seq,
+    pub(super) committed: Seq,
 }
 
 impl Cursors {
@@ -80,15 +55,7 @@ impl Cursors {
     pub fn with(consumers: Vec<Consumer>, limits: &Limits, faults: Faults, first_token: Token) -> Cursors {
         Cursors {
             leading: None,
-            consumers: consumers
-                .into_iter()
-                .map(|consumer| Progress {
-                    consumer,
-                    cursor: Cursor::default(),
-                    state: State::Idle,
-                    attempts: 0,
-                })
-                .collect(),
+            consumers: consumers.into_iter().map(Progress::new).collect(),
             retry: limits.channel_retry,
             faults,
             next_token: first_token,
@@ -122,7 +89,15 @@ impl Cursors {
                 if let Some(leading) = &mut self.leading {
                     leading.log_start = leading.log_start.max(log_start);
                 }
+                for seek in self
+                    .consumers
+                    .iter_mut()
+                    .filter_map(|progress| progress.seek.as_mut())
+                {
+                    seek.raise(log_start);
+                }
             }
+            Input::Consumers(consumers) => self.change_consumers(consumers, rows, out)?,
             Input::Learned { consumer, cursor } => self.learned(&consumer, cursor),
             Input::ReadDone { token, page } => self.read_done(now, token, page, out),
             Input::Stored { token } => self.window_stored(token, out),
@@ -205,26 +180,48 @@ impl Cursors {
             log_start,
             committed,
         };
-        let mut cursors = Vec::new();
-        let mut missing = Vec::new();
-        for progress in &self.consumers {
-            match rows.row(&progress.key(incarnation)) {
-                Ok(row) => cursors.push(row.and_then(|row| Cursor::decode(&row))),
-                Err(Miss(keys)) => missing.extend(keys),
-            }
-        }
-        if !missing.is_empty() {
-            return Err(Miss(missing));
-        }
+        let cursors = stored_cursors(&self.consumers, incarnation, rows)?;
         self.leading = Some(leading);
         for (progress, stored) in self.consumers.iter_mut().zip(cursors) {
-            progress.forget();
-            progress.cursor = stored.unwrap_or_else(|| progress.consumer.start.cursor(&leading));
-            // Where it began must be known to the next leader, or it would begin later and lose what lies between.
-            if stored.is_none() && progress.consumer.start != Start::Earliest {
-                out.push(progress.moved());
+            progress.begin(stored, &leading, out);
+        }
+        Ok(())
+    }
+
+    /// Other consumers follow the channel from now on: those that stay go on, new ones begin, the others end.
+    fn change_consumers(
+        &mut self,
+        wanted: Vec<Consumer>,
+        rows: &dyn Rows,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Miss> {
+        let known = |consumer: &Consumer| {
+            let same = |progress: &Progress| progress.consumer.name == consumer.name;
+            self.consumers.iter().position(same)
+        };
+        let mut fresh: Vec<Progress> = wanted
+            .iter()
+            .filter(|consumer| known(consumer).is_none())
+            .map(|consumer| Progress::new(consumer.clone()))
+            .collect();
+        if let Some(leading) = self.leading {
+            let cursors = stored_cursors(&fresh, leading.incarnation, rows)?;
+            for (progress, stored) in fresh.iter_mut().zip(cursors) {
+                progress.begin(stored, &leading, out);
             }
         }
+        let stays = |progress: &mut Progress| {
+            let same = |consumer: &&Consumer| consumer.name == progress.consumer.name;
+            match wanted.iter().find(same) {
+                Some(consumer) => {
+                    progress.consumer = consumer.clone();
+                    true
+                }
+                None => progress.consumer.first_only,
+            }
+        };
+        self.consumers.retain_mut(stays);
+        self.consumers.append(&mut fresh);
         Ok(())
     }
 
@@ -250,6 +247,13 @@ impl Cursors {
             if !matches!(progress.state, State::Idle) {
                 continue;
             }
+            if let Some(seq) = progress.looks_at(out) {
+                let token = self.next_token;
+                self.next_token = Token(token.0 + 1);
+                progress.state = State::Seeking(token);
+                out.push(read(token, leading.incarnation, (seq, seq), 1));
+                continue;
+            }
             if progress.cursor.done.next() < leading.log_start && !progress.is_finished() {
                 progress.skip_to(leading.log_start, out);
             }
@@ -270,22 +274,12 @@ impl Cursors {
             let token = self.next_token;
             self.next_token = Token(token.0 + 1);
             progress.state = State::Reading(token);
-            out.push(Output::Read {
-                token,
-                request: ReadRequest::Records {
-                    incarnation: leading.incarnation,
-                    from: first,
-                    through,
-                    records_max,
-                    bytes_max: RUN_BYTES_MAX,
-                },
-            });
+            out.push(read(token, leading.incarnation, (first, through), records_max));
         }
     }
 
     fn read_done(&mut self, now: Now, token: Token, page: Page, out: &mut Vec<Output>) {
-        let reading =
-            |progress: &&mut Progress| matches!(progress.state, State::Reading(asked) if asked == token);
+        let reading = |progress: &&mut Progress| matches!(progress.state, State::Reading(asked) | State::Seeking(asked) if asked == token);
         let (Some(leading), next_token) = (self.leading, self.next_token) else {
             return;
         };
@@ -303,6 +297,16 @@ impl Cursors {
             }
             Page::Rows { .. } | Page::Cursors(_) | Page::Dedupe { .. } => Vec::new(),
         };
+        if let (State::Seeking(_), Some(seek)) = (&progress.state, &mut progress.seek) {
+            match records.first().filter(|record| Some(record.seq) == seek.probe()) {
+                Some(record) => {
+                    seek.saw(record);
+                    progress.state = State::Idle;
+                }
+                None => progress.state = pause,
+            }
+            return;
+        }
         let expected = progress.cursor.done.next();
         let (Some(first), Some(last)) = (records.first(), records.last().map(|record| record.seq)) else {
             progress.state = pause;
@@ -393,97 +397,36 @@ impl Cursors {
     }
 }
 
-impl Start {
-    fn cursor(self, leading: &Leading) -> Cursor {
-        let done = match self {
-            Start::Earliest => leading.log_start.previous(),
-            Start::Latest => leading.committed,
-            Start::At(seq) => seq.previous(),
-        };
-        Cursor { done, open_to: done }
+/// The stored cursor of each consumer.
+fn stored_cursors(
+    consumers: &[Progress],
+    incarnation: Incarnation,
+    rows: &dyn Rows,
+) -> Result<Vec<Option<Cursor>>, Miss> {
+    let mut cursors = Vec::new();
+    let mut missing = Vec::new();
+    for progress in consumers {
+        match rows.row(&progress.key(incarnation)) {
+            Ok(row) => cursors.push(row.and_then(|row| Cursor::decode(&row))),
+            Err(Miss(keys)) => missing.extend(keys),
+        }
+    }
+    if missing.is_empty() {
+        Ok(cursors)
+    } else {
+        Err(Miss(missing))
     }
 }
 
-impl Progress {
-    fn key(&self, incarnation: Incarnation) -> Key {
-        Key::Cursor {
+fn read(token: Token, incarnation: Incarnation, (from, through): (Seq, Seq), records_max: u32) -> Output {
+    Output::Read {
+        token,
+        request: ReadRequest::Records {
             incarnation,
-            consumer: Bytes::copy_from_slice(self.consumer.name.as_bytes()),
-        }
-    }
-
-    fn paused_until(&self) -> Option<Duration> {
-        match self.state {
-            State::Paused(until) => Some(until),
-            State::Idle | State::Reading(_) | State::Opening(..) | State::Working(..) => None,
-        }
-    }
-
-    /// Drops what is under way; its answers will find nobody.
-    fn forget(&mut self) {
-        self.state = State::Idle;
-        self.attempts = 0;
-    }
-
-    /// Whether a consumer of the first record has had it.
-    fn is_finished(&self) -> bool {
-        self.consumer.first_only && self.cursor.done >= Seq(1)
-    }
-
-    /// Up to where there is something to do.
-    fn target(&self, committed: Seq) -> Seq {
-        if self.consumer.first_only {
-            committed.min(Seq(1))
-        } else {
-            committed
-        }
-    }
-
-    /// After a failure one record at a time, so that the one that cannot be done is found; windows of an exact consumer keep
-    /// their bounds.
-    fn run_max(&self) -> u32 {
-        if self.attempts > 0 && !self.consumer.exact {
-            1
-        } else {
-            self.consumer.run_max.max(1)
-        }
-    }
-
-    fn hand_out(&mut self, token: Token, records: Vec<Record>, faults: Faults, out: &mut Vec<Output>) {
-        let last = records.last().map_or(self.cursor.done, |record| record.seq);
-        self.state = State::Working(token, last);
-        if faults.cursor_ahead_of_effect() {
-            self.cursor.done = last;
-            self.cursor.open_to = self.cursor.open_to.max(last);
-            out.push(self.moved());
-        }
-        out.push(Output::Consume {
-            token,
-            consumer: Arc::clone(&self.consumer.name),
-            records,
-        });
-    }
-
-    fn move_to(&mut self, done: Seq, out: &mut Vec<Output>) {
-        self.attempts = 0;
-        self.cursor.done = done;
-        self.cursor.open_to = self.cursor.open_to.max(done);
-        out.push(self.moved());
-    }
-
-    fn skip_to(&mut self, log_start: Seq, out: &mut Vec<Output>) {
-        out.push(Output::Skipped {
-            consumer: Arc::clone(&self.consumer.name),
-            from: self.cursor.done.next(),
-            through: log_start.previous(),
-        });
-        self.move_to(log_start.previous(), out);
-    }
-
-    fn moved(&self) -> Output {
-        Output::Moved {
-            consumer: Arc::clone(&self.consumer.name),
-            cursor: self.cursor,
-        }
+            from,
+            through,
+            records_max,
+            bytes_max: RUN_BYTES_MAX,
+        },
     }
 }

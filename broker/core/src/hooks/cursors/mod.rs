@@ -1,6 +1,7 @@
 //! How far each post-commit consumer of a channel has come (PC-1, M-6, M-18).
 
 mod machine;
+mod progress;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,8 @@ pub enum Input {
     },
     /// Retention moved the first kept position. What a consumer has not seen below it is skipped and reported (CH-14).
     LogStart(Seq),
+    /// The consumers that follow the channel from now on, besides those of its first record.
+    Consumers(Vec<Consumer>),
     /// Another replica knows of a cursor (side lane of Replicate and Promise): the larger one stands.
     Learned {
         /// The consumer.
@@ -155,6 +158,8 @@ pub enum Start {
     Latest,
     /// At this position.
     At(Seq),
+    /// At the first record stamped at or after this time, ms since 1970: the same place whoever leads, and whenever.
+    Since(u64),
 }
 
 /// A consumer of committed records.

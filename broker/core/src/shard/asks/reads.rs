@@ -133,6 +133,8 @@ impl Shard {
                 "{alive} of {} nodes are heard of, too few for {copies} copies",
                 self.config.nodes.len()
             )
+        } else if !self.knows_plugins() {
+            "the registry of plugins is not read yet".to_owned()
         } else {
             String::new()
         };

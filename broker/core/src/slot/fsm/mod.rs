@@ -71,7 +71,15 @@ impl Machine {
             | Body::SetLifecycle(_)
             | Body::SetSlotTable(_)
             | Body::SetPlacement(_)
-            | Body::SetSettings(_) => Err(MALFORMED),
+            | Body::SetSettings(_)
+            | Body::PluginPropose(_)
+            | Body::PluginReady(_)
+            | Body::PluginCanary(_)
+            | Body::PluginPromote(_)
+            | Body::PluginRollback(_)
+            | Body::PluginRemove(_)
+            | Body::PutBinding(_)
+            | Body::RemoveBinding(_) => Err(MALFORMED),
         }
     }
 }

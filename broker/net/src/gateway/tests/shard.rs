@@ -113,6 +113,7 @@ impl ScriptedShard {
                 id: MessageId(0),
                 seq: Seq(0),
                 reason: *reason,
+                text: None,
             },
             Ok(payload) => {
                 if &*send.channel_id == "echo" {
@@ -125,6 +126,7 @@ impl ScriptedShard {
                     id,
                     seq: Seq(7),
                     reason: Reason::SUCCESS,
+                    text: None,
                 }
             }
         }

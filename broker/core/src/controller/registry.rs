@@ -1,0 +1,290 @@
+//! The rows about plugins: to and from the core's own types, and what a row may hold.
+
+use super::machine::{MALFORMED, Refused};
+use super::rows;
+use super::view::node_id;
+use crate::codec::{Corrupt, decode, encode_command};
+use crate::plugins::{
+    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, DEADLINE, Digest, FACTS_BYTES_MAX, FAILURES, Hook,
+    NAME_BYTES_MAX, OnError, Pattern, Plugin, Policy, Registry, Report, ReportState, Rollout, Selector,
+    StartAt,
+};
+use crate::types::{NodeId, Uid};
+use bytes::Bytes;
+use penstock_wire::storage::v1::{self, binding::Start, command::Body};
+use std::sync::Arc;
+use std::time::Duration;
+
+const POLICIES: [Policy; 3] = [Policy::Reject, Policy::Allow, Policy::Skip];
+
+/// A change as a command. `wanted`: the nodes that must be ready for a candidate.
+#[must_use]
+pub fn change_registry(wall_ms: u64, change: &Change, wanted: &[NodeId]) -> Bytes {
+    let body = match change {
+        Change::Propose(proposal) => Body::PluginPropose(v1::PluginPropose {
+            name: proposal.plugin.to_string(),
+            expected_revision: proposal.expected_revision,
+            artifact: Some(stored_artifact(&proposal.artifact)),
+            wanted: wanted.iter().map(|node| u32::from(node.0)).collect(),
+        }),
+        Change::Report(report) => Body::PluginReady(v1::PluginReady {
+            name: report.plugin.to_string(),
+            rollout: report.rollout,
+            report: Some(v1::PluginReport {
+                node: u32::from(report.node.0),
+                state: report.state as u32,
+                text: report.text.to_string(),
+            }),
+        }),
+        Change::Canary {
+            plugin,
+            expected_revision,
+            percent,
+        } => Body::PluginCanary(v1::PluginCanary {
+            name: plugin.to_string(),
+            expected_revision: *expected_revision,
+            percent: u32::from(*percent),
+        }),
+        Change::Promote {
+            plugin,
+            expected_revision,
+        } => Body::PluginPromote(v1::PluginPromote {
+            name: plugin.to_string(),
+            expected_revision: *expected_revision,
+        }),
+        Change::Rollback {
+            plugin,
+            expected_revision,
+        } => Body::PluginRollback(v1::PluginRollback {
+            name: plugin.to_string(),
+            expected_revision: *expected_revision,
+        }),
+        Change::Remove {
+            plugin,
+            expected_revision,
+        } => Body::PluginRemove(v1::PluginRemove {
+            name: plugin.to_string(),
+            expected_revision: *expected_revision,
+        }),
+        Change::Bind {
+            binding,
+            expected_revision,
+        } => Body::PutBinding(v1::PutBinding {
+            binding: Some(stored_binding(binding)),
+            expected_revision: *expected_revision,
+        }),
+        Change::Unbind {
+            id,
+            expected_revision,
+        } => Body::RemoveBinding(v1::RemoveBinding {
+            id: id.to_string(),
+            expected_revision: *expected_revision,
+        }),
+    };
+    encode_command(wall_ms, body)
+}
+
+fn stored_artifact(artifact: &Artifact) -> v1::PluginArtifact {
+    v1::PluginArtifact {
+        digest: Bytes::copy_from_slice(&artifact.digest.0),
+        hooks: artifact.hooks.iter().map(|hook| *hook as u32).collect(),
+        facts: artifact.facts.clone(),
+    }
+}
+
+fn stored_binding(binding: &Binding) -> v1::Binding {
+    let policies = binding
+        .on_error
+        .each()
+        .map(|(failure, policy)| v1::BindingPolicy {
+            failure: failure as u32,
+            policy: policy as u32,
+        });
+    v1::Binding {
+        id: binding.id.to_string(),
+        plugin: binding.plugin.to_string(),
+        hook: binding.hook as u32,
+        selector: Some(v1::BindingSelector {
+            kinds: binding
+                .selector
+                .kinds
+                .iter()
+                .map(|&kind| u32::from(kind))
+                .collect(),
+            ids: binding
+                .selector
+                .ids
+                .iter()
+                .map(|pattern| pattern.0.clone())
+                .collect(),
+            uids: binding
+                .selector
+                .uids
+                .iter()
+                .map(|uid| uid.as_str().to_owned())
+                .collect(),
+        }),
+        priority: binding.priority,
+        deadline_ms: u32::try_from(binding.deadline.as_millis()).unwrap_or(u32::MAX),
+        on_error: policies.collect(),
+        grants: binding.grants.clone(),
+        config: binding.config.clone(),
+        start: binding.start.map(|start| match start {
+            StartAt::Earliest => Start::StartSeq(1),
+            StartAt::Seq(seq) => Start::StartSeq(seq),
+            StartAt::Time(ms) => Start::StartMs(ms),
+        }),
+        attempts_max: binding.attempts_max,
+        exact: binding.exact,
+        revision: 0,
+        incarnation: 0,
+        generation: 0,
+    }
+}
+
+/// Names of plugins and ids of bindings stand in keys, logs and addresses.
+pub(super) fn check_name(name: &str) -> Result<(), Refused> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let named = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain);
+    if named { Ok(()) } else { Err(MALFORMED) }
+}
+
+pub(super) fn check_artifact(artifact: &v1::PluginArtifact) -> Result<(), Refused> {
+    let small = artifact.facts.len() <= FACTS_BYTES_MAX && artifact.hooks.len() <= 8;
+    if small && read_artifact(artifact).is_ok_and(|read| !read.hooks.is_empty()) {
+        Ok(())
+    } else {
+        Err(MALFORMED)
+    }
+}
+
+pub(super) fn check_binding(binding: &v1::Binding) -> Result<(), Refused> {
+    check_name(&binding.id)?;
+    check_name(&binding.plugin)?;
+    let read = read_binding(binding)?;
+    let whole = read.selector.is_bounded()
+        && DEADLINE.contains(&read.deadline)
+        && read.config.len() + read.grants.len() <= CONFIG_BYTES_MAX
+        && binding.on_error.len() == FAILURES.len();
+    if whole { Ok(()) } else { Err(MALFORMED) }
+}
+
+fn read_artifact(stored: &v1::PluginArtifact) -> Result<Artifact, Corrupt> {
+    Ok(Artifact {
+        digest: Digest(<[u8; 32]>::try_from(&stored.digest[..]).map_err(|_| Corrupt)?),
+        hooks: stored
+            .hooks
+            .iter()
+            .map(|&hook| Hook::of(hook).ok_or(Corrupt))
+            .collect::<Result<_, _>>()?,
+        facts: stored.facts.clone(),
+    })
+}
+
+fn read_report(stored: &v1::PluginReport) -> Result<(NodeId, Report), Corrupt> {
+    let report = Report {
+        state: ReportState::of(stored.state).ok_or(Corrupt)?,
+        text: Arc::from(stored.text.as_str()),
+    };
+    Ok((node_id(stored.node)?, report))
+}
+
+fn read_rollout(stored: &v1::PluginRollout) -> Result<Rollout, Corrupt> {
+    Ok(Rollout {
+        id: stored.id,
+        artifact: read_artifact(stored.artifact.as_ref().ok_or(Corrupt)?)?,
+        wanted: stored
+            .wanted
+            .iter()
+            .map(|&node| node_id(node))
+            .collect::<Result<_, _>>()?,
+        reports: stored.reports.iter().map(read_report).collect::<Result<_, _>>()?,
+        canary_percent: u8::try_from(stored.canary_percent).map_err(|_| Corrupt)?,
+    })
+}
+
+fn read_plugin(stored: &v1::Plugin) -> Result<Plugin, Corrupt> {
+    Ok(Plugin {
+        name: Arc::from(stored.name.as_str()),
+        revision: stored.revision,
+        active: stored.active.as_ref().map(read_artifact).transpose()?,
+        previous: stored.previous.as_ref().map(read_artifact).transpose()?,
+        rollout: stored.rollout.as_ref().map(read_rollout).transpose()?,
+    })
+}
+
+fn read_selector(stored: &v1::BindingSelector) -> Result<Selector, Corrupt> {
+    Ok(Selector {
+        kinds: stored
+            .kinds
+            .iter()
+            .map(|&kind| u8::try_from(kind).map_err(|_| Corrupt))
+            .collect::<Result<_, _>>()?,
+        ids: stored.ids.iter().cloned().map(Pattern).collect(),
+        uids: stored.uids.iter().map(|uid| Uid::new(uid)).collect(),
+    })
+}
+
+fn read_on_error(stored: &[v1::BindingPolicy]) -> Result<OnError, Corrupt> {
+    let mut on_error = OnError::all(Policy::Reject);
+    for entry in stored {
+        let failure = FAILURES.get(entry.failure as usize).ok_or(Corrupt)?;
+        let policy = POLICIES.get(entry.policy as usize).ok_or(Corrupt)?;
+        on_error = on_error.with(*failure, *policy);
+    }
+    Ok(on_error)
+}
+
+fn read_binding(stored: &v1::Binding) -> Result<Binding, Corrupt> {
+    Ok(Binding {
+        id: Arc::from(stored.id.as_str()),
+        plugin: Arc::from(stored.plugin.as_str()),
+        hook: Hook::of(stored.hook).ok_or(Corrupt)?,
+        selector: read_selector(&stored.selector.clone().unwrap_or_default())?,
+        priority: stored.priority,
+        deadline: Duration::from_millis(u64::from(stored.deadline_ms)),
+        on_error: read_on_error(&stored.on_error)?,
+        grants: stored.grants.clone(),
+        config: stored.config.clone(),
+        start: stored.start.map(|start| match start {
+            Start::StartSeq(seq) => StartAt::Seq(seq),
+            Start::StartMs(ms) => StartAt::Time(ms),
+        }),
+        attempts_max: stored.attempts_max,
+        exact: stored.exact,
+    })
+}
+
+/// The registry in these rows `(key, value)` of the controller; other rows are passed over.
+///
+/// # Errors
+/// [`Corrupt`] when a row does not decode.
+pub(crate) fn read_registry(stored: &[(Bytes, Bytes)]) -> Result<Registry, Corrupt> {
+    let mut revision = 0;
+    let mut plugins = Vec::new();
+    let mut bindings: Vec<v1::Binding> = Vec::new();
+    for (key, value) in stored {
+        match key.first() {
+            Some(&rows::PLUGIN) => plugins.push(read_plugin(&decode::<v1::Plugin>(value)?)?),
+            Some(&rows::BINDING) => bindings.push(decode(value)?),
+            Some(&rows::REGISTRY) => revision = decode::<v1::PluginRegistry>(value)?.revision,
+            _ => {}
+        }
+    }
+    let mut bounds = Vec::new();
+    for stored in &bindings {
+        let binding = read_binding(stored)?;
+        let named = |plugin: &&Plugin| plugin.name == binding.plugin;
+        let Some(plugin) = plugins.iter().find(named) else {
+            continue;
+        };
+        bounds.push(Bound::new(
+            binding,
+            stored.revision,
+            stored.incarnation,
+            stored.generation,
+            plugin,
+        ));
+    }
+    Ok(Registry::new(revision, plugins, bounds))
+}

@@ -1,0 +1,237 @@
+//! How far one consumer has come, and what it is doing.
+
+use super::machine::Leading;
+use super::{Consumer, Cursor, Output, Start};
+use crate::hooks::faults::Faults;
+use crate::message::Record;
+use crate::rows::Key;
+use crate::types::{Incarnation, Seq, Token};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One consumer.
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) consumer: Consumer,
+    pub(super) cursor: Cursor,
+    pub(super) state: State,
+    /// Failures of the run that begins after the cursor.
+    pub(super) attempts: u32,
+    /// Where it begins is being looked for.
+    pub(super) seek: Option<Seek>,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// Nothing is under way.
+    Idle,
+    /// A record is read to find where it begins.
+    Seeking(Token),
+    /// Records are being read.
+    Reading(Token),
+    /// The window is being stored before it is handed out (M-18).
+    Opening(Token, Vec<Record>),
+    /// The consumer has a run that ends here.
+    Working(Token, Seq),
+    /// A failure waits to be tried again.
+    Paused(Duration),
+}
+
+/// The first record of a time lies at or after `low`, and before `high` or nowhere. Stamps of a channel do not go back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seek {
+    since_ms: u64,
+    low: Seq,
+    high: Seq,
+    /// Whether a record was looked at already: the last one comes first, since most channels have nothing newer.
+    looked: bool,
+}
+
+impl Seek {
+    /// A search in what is committed.
+    pub(super) fn new(since_ms: u64, leading: &Leading) -> Seek {
+        Seek {
+            since_ms,
+            low: leading.log_start,
+            high: leading.committed.next(),
+            looked: false,
+        }
+    }
+
+    /// Retention moved the log start.
+    pub(super) fn raise(&mut self, log_start: Seq) {
+        self.low = self.low.max(log_start);
+    }
+
+    /// The position to look at next; none when it is found: the consumer begins at `low`.
+    pub(super) fn probe(&self) -> Option<Seq> {
+        if self.low >= self.high {
+            None
+        } else if self.looked {
+            Some(Seq(self.low.0 + (self.high.0 - self.low.0) / 2))
+        } else {
+            Some(self.high.previous())
+        }
+    }
+
+    /// Where it begins as far as is known.
+    pub(super) fn begin(&self) -> Seq {
+        self.low
+    }
+
+    /// This record stands at the position that was looked at.
+    pub(super) fn saw(&mut self, record: &Record) {
+        self.looked = true;
+        if record.stamp_ms < self.since_ms {
+            self.low = record.seq.next();
+        } else {
+            self.high = record.seq;
+        }
+    }
+}
+
+impl Start {
+    pub(super) fn cursor(self, leading: &Leading) -> Cursor {
+        let done = match self {
+            Start::Earliest | Start::Since(_) => leading.log_start.previous(),
+            Start::Latest => leading.committed,
+            Start::At(seq) => seq.previous(),
+        };
+        Cursor { done, open_to: done }
+    }
+}
+
+impl Progress {
+    /// A consumer that does nothing yet.
+    pub(super) fn new(consumer: Consumer) -> Progress {
+        Progress {
+            consumer,
+            cursor: Cursor::default(),
+            state: State::Idle,
+            attempts: 0,
+            seek: None,
+        }
+    }
+
+    /// It goes on at its stored cursor, or begins where it is to.
+    pub(super) fn begin(&mut self, stored: Option<Cursor>, leading: &Leading, out: &mut Vec<Output>) {
+        self.forget();
+        self.cursor = stored.unwrap_or_else(|| self.consumer.start.cursor(leading));
+        if stored.is_some() {
+            return;
+        }
+        match self.consumer.start {
+            Start::Earliest => {}
+            Start::Since(since_ms) => self.seek = Some(Seek::new(since_ms, leading)),
+            // Where it began must be known to the next leader, or it would begin later and lose what lies between.
+            Start::Latest | Start::At(_) => out.push(self.moved()),
+        }
+    }
+
+    /// The position to look at to find where it begins; none when that is known.
+    pub(super) fn looks_at(&mut self, out: &mut Vec<Output>) -> Option<Seq> {
+        let seek = self.seek?;
+        if let Some(seq) = seek.probe() {
+            return Some(seq);
+        }
+        self.seek = None;
+        let done = seek.begin().previous();
+        if done > self.cursor.done {
+            self.cursor = Cursor { done, open_to: done };
+            out.push(self.moved());
+        }
+        None
+    }
+
+    pub(super) fn key(&self, incarnation: Incarnation) -> Key {
+        Key::Cursor {
+            incarnation,
+            consumer: Bytes::copy_from_slice(self.consumer.name.as_bytes()),
+        }
+    }
+
+    pub(super) fn paused_until(&self) -> Option<Duration> {
+        match self.state {
+            State::Paused(until) => Some(until),
+            State::Idle | State::Seeking(_) | State::Reading(_) | State::Opening(..) | State::Working(..) => {
+                None
+            }
+        }
+    }
+
+    /// Drops what is under way; its answers will find nobody.
+    pub(super) fn forget(&mut self) {
+        self.state = State::Idle;
+        self.attempts = 0;
+        self.seek = None;
+    }
+
+    /// Whether a consumer of the first record has had it.
+    pub(super) fn is_finished(&self) -> bool {
+        self.consumer.first_only && self.cursor.done >= Seq(1)
+    }
+
+    /// Up to where there is something to do.
+    pub(super) fn target(&self, committed: Seq) -> Seq {
+        if self.consumer.first_only {
+            committed.min(Seq(1))
+        } else {
+            committed
+        }
+    }
+
+    /// After a failure one record at a time, so that the one that cannot be done is found; windows of an exact consumer keep
+    /// their bounds.
+    pub(super) fn run_max(&self) -> u32 {
+        if self.attempts > 0 && !self.consumer.exact {
+            1
+        } else {
+            self.consumer.run_max.max(1)
+        }
+    }
+
+    pub(super) fn hand_out(
+        &mut self,
+        token: Token,
+        records: Vec<Record>,
+        faults: Faults,
+        out: &mut Vec<Output>,
+    ) {
+        let last = records.last().map_or(self.cursor.done, |record| record.seq);
+        self.state = State::Working(token, last);
+        if faults.cursor_ahead_of_effect() {
+            self.cursor.done = last;
+            self.cursor.open_to = self.cursor.open_to.max(last);
+            out.push(self.moved());
+        }
+        out.push(Output::Consume {
+            token,
+            consumer: Arc::clone(&self.consumer.name),
+            records,
+        });
+    }
+
+    pub(super) fn move_to(&mut self, done: Seq, out: &mut Vec<Output>) {
+        self.attempts = 0;
+        self.cursor.done = done;
+        self.cursor.open_to = self.cursor.open_to.max(done);
+        out.push(self.moved());
+    }
+
+    pub(super) fn skip_to(&mut self, log_start: Seq, out: &mut Vec<Output>) {
+        out.push(Output::Skipped {
+            consumer: Arc::clone(&self.consumer.name),
+            from: self.cursor.done.next(),
+            through: log_start.previous(),
+        });
+        self.move_to(log_start.previous(), out);
+    }
+
+    pub(super) fn moved(&self) -> Output {
+        Output::Moved {
+            consumer: Arc::clone(&self.consumer.name),
+            cursor: self.cursor,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Which plugins there are, which of their versions runs where, and what they are bound to.
+//!
+//! # Owns
+//! Values only: a [`Registry`] is one revision of the controller's rows about plugins, made whole and swapped whole.
+//!
+//! # Invariants
+//! - A channel sees one digest of a binding at one revision: the candidate when its hash falls into the canary's share,
+//!   else the active one (M-19).
+//! - Before-send bindings stand in the order in which they run: priority from high to low, then plugin, then binding.
+//!
+//! # States
+//! A plugin: proposed → ready on every node → canary → promoted; the former digest stays as what to roll back to.
+//!
+//! # Absent
+//! The rows and the commands that change them (`controller`), components and their bytes (the plugin host).
+
+mod change;
+mod policy;
+mod select;
+#[cfg(test)]
+mod tests;
+
+pub use change::{Change, PlacedReport, Proposal, Refused, ReportState};
+pub(crate) use policy::FAILURES;
+pub use policy::{Failure, OnError, Policy};
+pub use select::{Pattern, Selector};
+
+pub use crate::hooks::call::{Digest, Version};
+use crate::hooks::cursors;
+use crate::types::{ChannelKey, NodeId};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most plugins of a cluster.
+pub const PLUGINS_MAX: usize = 256;
+/// Most bindings of a cluster.
+pub const BINDINGS_MAX: usize = 1_024;
+/// Longest name of a plugin and id of a binding, bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Facts of one component that the core only carries, bytes.
+pub const FACTS_BYTES_MAX: usize = 16 << 10;
+/// Configuration and grants of one binding, together, bytes.
+pub const CONFIG_BYTES_MAX: usize = 64 << 10;
+/// All rows about plugins together, bytes: every node reads them in one go.
+pub const REGISTRY_BYTES_MAX: u64 = 4 << 20;
+/// Patterns, kinds and uids of one selector, each.
+pub const SELECTOR_PARTS_MAX: usize = 64;
+/// Shortest and longest time that a binding may wait for an answer.
+pub const DEADLINE: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+/// Records of one run of a post-commit binding.
+pub const RUN_MAX: u32 = 256;
+/// Longest text that a node says about a candidate, bytes.
+pub const REPORT_BYTES_MAX: usize = 1_024;
+
+/// Where a plugin takes part. The number is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hook {
+    /// Before a message is appended.
+    BeforeSend = 1,
+    /// After it is committed, by a durable cursor.
+    PersistAfter = 2,
+}
+
+impl Hook {
+    /// The hook with this number.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Hook> {
+        [Hook::BeforeSend, Hook::PersistAfter]
+            .into_iter()
+            .find(|hook| *hook as u32 == number)
+    }
+
+    /// Its name, as people write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Hook::BeforeSend => "before-send",
+            Hook::PersistAfter => "persist-after",
+        }
+    }
+}
+
+/// A component as the cluster knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// SHA-256 of its bytes.
+    pub digest: Digest,
+    /// The hooks that it exports.
+    pub hooks: BTreeSet<Hook>,
+    /// What else its manifest says, for the plugin host: the core only carries it.
+    pub facts: Bytes,
+}
+
+/// A candidate on its way to be the active digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollout {
+    /// Unique; part of the hash that chooses the channels of a canary.
+    pub id: u64,
+    /// The candidate.
+    pub artifact: Artifact,
+    /// The nodes that must be ready first.
+    pub wanted: BTreeSet<NodeId>,
+    /// What they have said.
+    pub reports: BTreeMap<NodeId, Report>,
+    /// Per cent of the channels that run the candidate.
+    pub canary_percent: u8,
+}
+
+/// What a node says of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How far it is.
+    pub state: ReportState,
+    /// Why not, in words; empty when all is well.
+    pub text: Arc<str>,
+}
+
+impl Rollout {
+    /// Whether every node that is needed is ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let ready = |node: &NodeId| {
+            self.reports
+                .get(node)
+                .is_some_and(|report| report.state == ReportState::Ready)
+        };
+        self.wanted.iter().all(ready)
+    }
+}
+
+/// A plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// Unique name.
+    pub name: Arc<str>,
+    /// Compare-and-set key.
+    pub revision: u64,
+    /// What runs.
+    pub active: Option<Artifact>,
+    /// What ran before, for a rollback.
+    pub previous: Option<Artifact>,
+    /// The candidate, if a rollout is open.
+    pub rollout: Option<Rollout>,
+}
+
+/// Where a post-commit binding begins in a channel in which it has done nothing yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    /// At the first kept message.
+    Earliest,
+    /// At this position.
+    Seq(u64),
+    /// At the first message stamped at or after this time, ms since 1970: "latest" is the time of the binding.
+    Time(u64),
+}
+
+/// What an operator binds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Unique id.
+    pub id: Arc<str>,
+    /// The plugin's name.
+    pub plugin: Arc<str>,
+    /// Where it takes part.
+    pub hook: Hook,
+    /// In which channels, for which senders.
+    pub selector: Selector,
+    /// From high to low.
+    pub priority: i32,
+    /// How long one call may take.
+    pub deadline: Duration,
+    /// What a failed call of a before-send binding means.
+    pub on_error: OnError,
+    /// What the plugin may do: opaque to the core.
+    pub grants: Bytes,
+    /// Its configuration, JSON: opaque to the core.
+    pub config: Bytes,
+    /// Where a post-commit binding begins; none means now.
+    pub start: Option<StartAt>,
+    /// Attempts of a post-commit binding before a message is given up; 0 tries for ever.
+    pub attempts_max: u32,
+    /// Whether windows are fixed durably before they are handed out, so that changes of its keys are exact (M-18).
+    pub exact: bool,
+}
+
+/// A binding as it stands in the registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// What the operator bound.
+    pub binding: Binding,
+    /// Compare-and-set key.
+    pub revision: u64,
+    /// Revision of its creation: a binding of the same id that comes later is another one, with cursors of its own.
+    pub incarnation: u64,
+    /// Counts the changes of configuration and grants.
+    pub generation: u64,
+    /// The digest of every channel that is not in the canary; none before the first promotion.
+    active: Option<Version>,
+    /// The candidate, with its rollout and share.
+    canary: Option<(Version, u64, u8)>,
+}
+
+impl Bound {
+    /// A binding with the versions that its plugin gives it.
+    #[must_use]
+    pub fn new(binding: Binding, revision: u64, incarnation: u64, generation: u64, plugin: &Plugin) -> Bound {
+        // A digest that does not export the hook is called all the same: its failure has a policy, its absence has none.
+        let version = |artifact: &Artifact| Version {
+            binding: Arc::clone(&binding.id),
+            digest: artifact.digest,
+            generation,
+        };
+        let active = plugin.active.as_ref().map(version);
+        let canary = plugin
+            .rollout
+            .as_ref()
+            .filter(|rollout| rollout.canary_percent > 0)
+            .map(|rollout| (version(&rollout.artifact), rollout.id, rollout.canary_percent));
+        Bound {
+            binding,
+            revision,
+            incarnation,
+            generation,
+            active,
+            canary,
+        }
+    }
+
+    /// What runs in this channel; none when it is not selected or nothing is promoted yet.
+    #[must_use]
+    pub fn version(&self, channel: &ChannelKey) -> Option<&Version> {
+        if !self.binding.selector.takes_channel(channel) {
+            return None;
+        }
+        match &self.canary {
+            Some((version, rollout, percent)) if share(*rollout, channel) < *percent => Some(version),
+            _ => self.active.as_ref(),
+        }
+    }
+
+    /// The consumer of a post-commit binding: its cursor is named by binding and creation, never by digest.
+    #[must_use]
+    pub fn consumer(&self) -> cursors::Consumer {
+        cursors::Consumer {
+            name: consumer_name(&self.binding.id, self.incarnation),
+            start: match self.binding.start {
+                None | Some(StartAt::Earliest) => cursors::Start::Earliest,
+                Some(StartAt::Seq(seq)) => cursors::Start::At(crate::types::Seq(seq)),
+                Some(StartAt::Time(ms)) => cursors::Start::Since(ms),
+            },
+            exact: self.binding.exact,
+            first_only: false,
+            attempts_max: (self.binding.attempts_max > 0).then_some(self.binding.attempts_max),
+            run_max: RUN_MAX,
+        }
+    }
+}
+
+/// The name of a binding's consumer: part of its cursor's key.
+fn consumer_name(id: &str, incarnation: u64) -> Arc<str> {
+    Arc::from(format!("binding/{incarnation}/{id}"))
+}
+
+/// The hundredth of the channels that this one belongs to in a rollout: the same on every node, another in every rollout.
+#[must_use]
+pub fn share(rollout: u64, channel: &ChannelKey) -> u8 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ rollout.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for byte in channel.id.bytes().chain([channel.kind.0]) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 32)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    // The remainder is below 100.
+    ((hash >> 32) % 100) as u8
+}
+
+/// One revision of everything about plugins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registry {
+    /// Rises with every change.
+    pub revision: u64,
+    /// The plugins by name.
+    pub plugins: BTreeMap<Arc<str>, Plugin>,
+    /// The bindings, in the order in which they run.
+    bindings: Vec<Arc<Bound>>,
+}
+
+impl Registry {
+    /// Puts the parts together. A binding of a plugin that is not there is left out: the commands keep that from happening.
+    #[must_use]
+    pub fn new(revision: u64, plugins: Vec<Plugin>, mut bindings: Vec<Bound>) -> Registry {
+        bindings.sort_by(|left, right| {
+            let (left, right) = (&left.binding, &right.binding);
+            right
+                .priority
+                .cmp(&left.priority)
+                .then_with(|| left.plugin.cmp(&right.plugin))
+                .then_with(|| left.id.cmp(&right.id))
+        });
+        Registry {
+            revision,
+            plugins: plugins
+                .into_iter()
+                .map(|plugin| (Arc::clone(&plugin.name), plugin))
+                .collect(),
+            bindings: bindings.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    /// All bindings, in the order in which they run.
+    #[must_use]
+    pub fn bindings(&self) -> &[Arc<Bound>] {
+        &self.bindings
+    }
+
+    /// The bindings of a hook, in the order in which they run.
+    pub fn of(&self, hook: Hook) -> impl Iterator<Item = &Arc<Bound>> {
+        self.bindings
+            .iter()
+            .filter(move |bound| bound.binding.hook == hook)
+    }
+
+    /// The binding of this id.
+    #[must_use]
+    pub fn binding(&self, id: &str) -> Option<&Arc<Bound>> {
+        self.bindings.iter().find(|bound| bound.binding.id.as_ref() == id)
+    }
+
+    /// The consumers that follow this channel.
+    #[must_use]
+    pub fn consumers(&self, channel: &ChannelKey) -> Vec<cursors::Consumer> {
+        self.of(Hook::PersistAfter)
+            .filter(|bound| bound.version(channel).is_some())
+            .map(|bound| bound.consumer())
+            .collect()
+    }
+
+    /// The binding whose consumer has this name.
+    #[must_use]
+    pub fn consumed_by(&self, consumer: &str) -> Option<&Arc<Bound>> {
+        let (incarnation, id) = consumer.strip_prefix("binding/")?.split_once('/')?;
+        let incarnation: u64 = incarnation.parse().ok()?;
+        self.binding(id).filter(|bound| bound.incarnation == incarnation)
+    }
+
+    /// Every version that may be called: what a plugin host keeps loaded.
+    pub fn versions(&self) -> impl Iterator<Item = (&Arc<Bound>, &Version)> {
+        self.bindings.iter().flat_map(|bound| {
+            let canary = bound.canary.as_ref().map(|(version, ..)| version);
+            bound
+                .active
+                .iter()
+                .chain(canary)
+                .map(move |version| (bound, version))
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Patterns, shares and versions.
+
+use super::*;
+use crate::types::ChannelKind;
+
+fn artifact(byte: u8) -> Artifact {
+    Artifact {
+        digest: Digest([byte; 32]),
+        hooks: [Hook::BeforeSend, Hook::PersistAfter].into(),
+        facts: Bytes::new(),
+    }
+}
+
+fn plugin(percent: u8) -> Plugin {
+    Plugin {
+        name: Arc::from("p"),
+        revision: 3,
+        active: Some(artifact(1)),
+        previous: None,
+        rollout: Some(Rollout {
+            id: 9,
+            artifact: artifact(2),
+            wanted: [NodeId(1)].into(),
+            reports: BTreeMap::new(),
+            canary_percent: percent,
+        }),
+    }
+}
+
+fn binding(id: &str, priority: i32, selector: Selector) -> Binding {
+    Binding {
+        id: Arc::from(id),
+        plugin: Arc::from("p"),
+        hook: Hook::PersistAfter,
+        selector,
+        priority,
+        deadline: Duration::from_secs(1),
+        on_error: OnError::all(Policy::Reject),
+        grants: Bytes::new(),
+        config: Bytes::new(),
+        start: None,
+        attempts_max: 3,
+        exact: true,
+    }
+}
+
+fn channel(number: u32) -> ChannelKey {
+    ChannelKey::new(&format!("group{number}"), ChannelKind::GROUP)
+}
+
+#[test]
+fn a_star_stands_for_any_text() {
+    let shown = |pattern: &str, text: &str| Pattern(pattern.to_owned()).matches(text);
+    for (pattern, text, takes) in [
+        ("a", "a", true),
+        ("a", "ab", false),
+        ("a*", "ab", true),
+        ("*b", "ab", true),
+        ("*b", "ba", false),
+        ("a*b", "ab", true),
+        ("a*b", "a", false),
+        ("ab*ba", "aba", false),
+        ("a*c*e", "abcde", true),
+        ("a*c*e", "ace", true),
+        ("a*c*e", "aec", false),
+        ("*x*x*", "axbxc", true),
+        ("*x*x*", "axbc", false),
+        ("*", "", true),
+        ("**", "a", true),
+        ("a**b", "ab", true),
+    ] {
+        assert_eq!(shown(pattern, text), takes, "{pattern} {text}");
+    }
+}
+
+#[test]
+fn a_canary_has_its_share_and_a_channel_stays_on_its_side() {
+    let bound = |percent| Bound::new(binding("b", 0, Selector::default()), 1, 1, 1, &plugin(percent));
+    let on_candidate = |bound: &Bound| {
+        (0..1_000)
+            .filter(|&number| {
+                bound
+                    .version(&channel(number))
+                    .is_some_and(|version| version.digest == Digest([2; 32]))
+            })
+            .collect::<BTreeSet<u32>>()
+    };
+    assert!(on_candidate(&bound(0)).is_empty());
+    assert_eq!(on_candidate(&bound(100)).len(), 1_000);
+    let (ten, thirty) = (on_candidate(&bound(10)), on_candidate(&bound(30)));
+    assert!((60..140).contains(&ten.len()), "{}", ten.len());
+    assert!((240..360).contains(&thirty.len()), "{}", thirty.len());
+    assert!(ten.is_subset(&thirty), "a growing share takes nobody back");
+}
+
+#[test]
+fn bindings_stand_in_order_and_name_their_consumers() {
+    let plugin = plugin(0);
+    let only = Selector {
+        ids: [Pattern("group1*".to_owned())].into(),
+        kinds: [ChannelKind::GROUP.0].into(),
+        uids: BTreeSet::new(),
+    };
+    let bounds = vec![
+        Bound::new(binding("low", -1, Selector::default()), 1, 4, 1, &plugin),
+        Bound::new(binding("high", 1, only), 1, 5, 1, &plugin),
+        Bound::new(binding("also-low", -1, Selector::default()), 1, 6, 1, &plugin),
+    ];
+    let registry = Registry::new(8, vec![plugin], bounds);
+    let ids: Vec<&str> = registry
+        .bindings()
+        .iter()
+        .map(|bound| bound.binding.id.as_ref())
+        .collect();
+    assert_eq!(ids, vec!["high", "also-low", "low"]);
+    assert_eq!(registry.consumers(&channel(17)).len(), 3);
+    let consumers = registry.consumers(&channel(2));
+    assert_eq!(consumers.len(), 2);
+    let found = registry.consumed_by(&consumers[1].name);
+    assert_eq!(found.map(|bound| bound.binding.id.as_ref()), Some("low"));
+    assert!(
+        registry.consumed_by("binding/9/low").is_none(),
+        "of another creation"
+    );
+    assert_eq!(registry.versions().count(), 3);
+}
