@@ -136,10 +136,11 @@ fn component(bytes: &[u8]) -> Result<Vec<u8>, Refused> {
         };
         return Err(Refused::NotWasm(why.to_owned()));
     }
-    let metadata = |payload: &Payload<'_>| {
-        matches!(payload, Payload::CustomSection(section) if section.name().starts_with("component-type"))
-    };
-    if !payloads(bytes)?.iter().any(metadata) {
+    let mut has_metadata = false;
+    for section in custom_sections(bytes) {
+        has_metadata |= section?.0.starts_with("component-type");
+    }
+    if !has_metadata {
         return Err(Refused::CoreModule("no `component-type` section".to_owned()));
     }
     ComponentEncoder::default()
@@ -149,26 +150,27 @@ fn component(bytes: &[u8]) -> Result<Vec<u8>, Refused> {
         .map_err(|error| Refused::CoreModule(format!("{error:#}")))
 }
 
-fn payloads(bytes: &[u8]) -> Result<Vec<Payload<'_>>, Refused> {
-    Parser::new(0)
-        .parse_all(bytes)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Refused::NotWasm(error.to_string()))
+/// Name and data of each custom section, one after the other: millions of tiny ones fit into a component.
+fn custom_sections(bytes: &[u8]) -> impl Iterator<Item = Result<(&str, &[u8]), Refused>> {
+    Parser::new(0).parse_all(bytes).filter_map(|payload| match payload {
+        Ok(Payload::CustomSection(section)) => Some(Ok((section.name(), section.data()))),
+        Ok(_) => None,
+        Err(error) => Some(Err(Refused::NotWasm(error.to_string()))),
+    })
 }
 
 /// The manifest: a custom section of the component, or of the module inside that its toolchain wrapped.
 fn manifest(component: &[u8]) -> Result<Manifest, Refused> {
-    let payloads = payloads(component)?;
-    let mut sections = payloads.iter().filter_map(|payload| match payload {
-        Payload::CustomSection(section) if section.name() == MANIFEST_SECTION => Some(section.data()),
-        _ => None,
-    });
-    let section = sections.next().ok_or_else(|| {
+    let mut found = None;
+    for section in custom_sections(component) {
+        let (name, data) = section?;
+        if name == MANIFEST_SECTION && found.replace(data).is_some() {
+            return Err(Refused::Manifest("there are two: only one plugin fits into a component".to_owned()));
+        }
+    }
+    let section = found.ok_or_else(|| {
         Refused::Manifest("missing. `penstock plugin build` embeds the plugin.toml beside the sources".to_owned())
     })?;
-    if sections.next().is_some() {
-        return Err(Refused::Manifest("there are two: only one plugin fits into a component".to_owned()));
-    }
     Manifest::parse(section).map_err(Refused::Manifest)
 }
 

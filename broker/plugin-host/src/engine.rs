@@ -44,6 +44,10 @@ fn pool() -> PoolingAllocationConfig {
         .total_core_instances(1024)
         .total_memories(256)
         .total_tables(1024)
+        // No component takes more than a part of the pool: one of many empty memories would leave none to the others.
+        .max_core_instances_per_component(64)
+        .max_memories_per_component(4)
+        .max_tables_per_component(16)
         .total_stacks(256)
         .max_memory_size(128 << 20)
         .table_elements(100_000)

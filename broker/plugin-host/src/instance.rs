@@ -1,6 +1,9 @@
 //! One guest: a store, its instance, the functions that are called.
 
 use crate::component::Hook;
+use crate::contract::{
+    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, Outgoing, PersistFunction, TypedFunction, TypedVerdict,
+};
 use crate::engine::{Ticker, ticks};
 use crate::frame;
 use crate::imports::{State, interface, linker};
@@ -15,7 +18,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::component::{
-    Component, ComponentExportIndex, ComponentNamedList, ComponentType, Instance, InstancePre, Lift, Lower, TypedFunc,
+    Component, ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc,
 };
 use wasmtime::{Engine, Store, Trap};
 
@@ -25,111 +28,6 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 const HANDLES_MAX: usize = 1_024;
 /// An instance whose memory grew to this share of its limit is replaced.
 const MEMORY_SHARE: usize = 2;
-
-type FlatFunction = TypedFunc<(Vec<u8>, Vec<u32>), ((Vec<u8>, Vec<u32>),)>;
-type TypedFunction = TypedFunc<(Vec<Outgoing>,), (Vec<TypedVerdict>,)>;
-type PersistFunction = TypedFunc<(Vec<u8>, Vec<u32>), (Result<Done, GuestFailure>,)>;
-type InitFunction = TypedFunc<(String,), (Result<(), String>,)>;
-
-/// A message of `before-send-typed`.
-#[derive(Clone, ComponentType, Lower)]
-#[component(record)]
-struct Outgoing {
-    #[component(name = "channel-id")]
-    channel_id: String,
-    #[component(name = "channel-kind")]
-    channel_kind: u8,
-    sender: String,
-    #[component(name = "client-message-number")]
-    client_message_number: String,
-    topic: String,
-    #[component(name = "expire-seconds")]
-    expire_seconds: u32,
-    payload: Vec<u8>,
-    attributes: Vec<(String, String)>,
-}
-
-#[derive(ComponentType, Lift)]
-#[component(record)]
-struct TypedRejection {
-    code: u8,
-    text: String,
-}
-
-#[derive(ComponentType, Lift)]
-#[component(record)]
-struct TypedRewrite {
-    payload: Option<Vec<u8>>,
-    topic: Option<String>,
-    #[component(name = "expire-seconds")]
-    expire_seconds: Option<u32>,
-}
-
-#[derive(ComponentType, Lift)]
-#[component(variant)]
-enum TypedVerdict {
-    #[component(name = "allow")]
-    Allow,
-    #[component(name = "reject")]
-    Reject(TypedRejection),
-    #[component(name = "rewrite")]
-    Rewrite(TypedRewrite),
-}
-
-#[derive(ComponentType, Lift)]
-#[component(record)]
-struct Done {
-    messages: u32,
-    changes: Vec<Change>,
-}
-
-#[derive(ComponentType, Lift)]
-#[component(record)]
-struct Change {
-    message: u32,
-    key: String,
-    change: Operation,
-}
-
-#[derive(ComponentType, Lift)]
-#[component(variant)]
-enum Operation {
-    #[component(name = "set")]
-    Set(Value),
-    #[component(name = "increment")]
-    Increment(i64),
-    #[component(name = "delete")]
-    Delete,
-}
-
-#[derive(ComponentType, Lift)]
-#[component(record)]
-struct Value {
-    value: Vec<u8>,
-    #[component(name = "ttl-ms")]
-    ttl_ms: u64,
-}
-
-#[derive(Clone, Copy, ComponentType, Lift)]
-#[component(enum)]
-#[repr(u8)]
-enum FailureKind {
-    #[component(name = "retry")]
-    Retry,
-    #[component(name = "poison")]
-    Poison,
-    #[component(name = "busy")]
-    Busy,
-}
-
-#[derive(ComponentType, Lift)]
-#[component(record)]
-struct GuestFailure {
-    kind: FailureKind,
-    #[component(name = "after-ms")]
-    after_ms: u32,
-    message: String,
-}
 
 /// A component with all that its instances share.
 pub(crate) struct Prepared {
@@ -254,6 +152,7 @@ impl Guest {
         self.store.set_epoch_deadline(ticks(call.within));
         self.store.set_hostcall_fuel(self.prepared.limits.crossing_bytes);
         self.calls_left = self.calls_left.saturating_sub(1);
+        self.store.data_mut().watch.refused = false;
         let returned = ticker.during(|| match &call.work {
             Work::BeforeSend { drafts, wall_ms } => self.before_send(&call.channel, drafts, *wall_ms),
             Work::PersistAfter {
@@ -294,7 +193,7 @@ impl Guest {
     fn before_send(&mut self, channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) -> Returned {
         let seed = drafts.first().map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
         self.moment(wall_ms, seed);
-        if let Some(function) = self.typed.clone() {
+        if let Some(function) = self.typed {
             let messages = drafts.iter().map(|draft| outgoing(channel, draft)).collect();
             let (verdicts,) = self.run(&function, (messages,))?;
             if verdicts.len() != drafts.len() {
@@ -310,7 +209,7 @@ impl Guest {
                 .map(|(verdict, draft)| verdict_of(verdict, draft));
             return Ok(Answer::Verdicts(verdicts.collect()));
         }
-        let Some(function) = self.flat.clone() else {
+        let Some(function) = self.flat else {
             return Err(Failed::Call(Failure::NotReady));
         };
         let frame = frame::wanted(channel, drafts, wall_ms);
@@ -326,7 +225,7 @@ impl Guest {
         incarnation: Incarnation,
         messages: &[Message],
     ) -> Returned {
-        let Some(function) = self.persist.clone() else {
+        let Some(function) = self.persist else {
             return Err(Failed::Call(Failure::NotReady));
         };
         let first = messages.first();

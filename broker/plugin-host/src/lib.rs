@@ -14,6 +14,7 @@
 
 mod cache;
 mod component;
+mod contract;
 mod engine;
 pub mod frame;
 mod host;

@@ -103,8 +103,10 @@ impl Workshop {
     /// Takes a call, or says at once why not.
     pub(crate) fn submit(&self, call: Call, reply: Reply) {
         let mut lanes = self.lock();
+        // Once stopped, nobody would take it.
+        let stopped = lanes.stopped;
         let failure = match lanes.lanes.get_mut(&call.version) {
-            _ if lanes.stopped => Failure::NotReady,
+            _ if stopped => Failure::NotReady,
             None => Failure::NotReady,
             Some(lane) if lane.waiting.len() >= LANE_CALLS_MAX => Failure::Busy,
             Some(lane) => {
@@ -150,7 +152,11 @@ impl Workshop {
                 continue;
             };
             lane.queued = false;
-            let (Some(job), Some(prepared)) = (lane.waiting.pop_front(), lane.prepared.clone()) else {
+            // A version that went and is expected again stands here from its former life: its calls wait on.
+            let Some(prepared) = lane.prepared.clone() else {
+                continue;
+            };
+            let Some(job) = lane.waiting.pop_front() else {
                 continue;
             };
             lane.running += 1;
