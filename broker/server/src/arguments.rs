@@ -24,6 +24,13 @@ pub enum Command {
     Key,
     /// Put load on a server, or measure the machine.
     Bench(penstock_bench::options::Command),
+    /// Compile a component: what the plugin host runs as its child.
+    PluginCompile {
+        /// The component.
+        source: PathBuf,
+        /// Where its code goes.
+        code: PathBuf,
+    },
     /// Print the version.
     Version,
     /// Print the usage.
@@ -99,6 +106,13 @@ penstock: a message broker for chat, notifications, live rooms and events
                 Some("markdown") => alone(Command::ConfigMarkdown, words)?,
                 other => return Err(Error::UnknownCommand(format!("config {}", other.unwrap_or("")))),
             },
+            Some(crate::plugins::COMPILE_COMMAND) => {
+                let mut path = |name: &str| words.next().map(PathBuf::from).ok_or_else(|| Error::MissingValue(name.to_owned()));
+                Command::PluginCompile {
+                    source: path("SOURCE")?,
+                    code: path("CODE")?,
+                }
+            }
             Some(other) => return Err(Error::UnknownCommand(other.to_owned())),
         };
         Ok(Arguments { command })

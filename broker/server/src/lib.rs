@@ -6,4 +6,5 @@ pub mod driver;
 pub mod keys;
 pub mod metrics;
 pub mod node;
+pub mod plugins;
 pub mod serve;

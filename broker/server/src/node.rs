@@ -1,7 +1,7 @@
 //! The composition root of one node: store, shards, threads.
 
 use crate::config::Settings;
-use crate::driver::{Clients, Fatal, Mailbox, Node, Parts, Transport};
+use crate::driver::{Clients, Fatal, Mailbox, Node, Parts, Plugins, Transport};
 use crate::keys::random_id;
 use bytes::Bytes;
 use penstock_core::effect::Event;
@@ -38,6 +38,8 @@ pub struct Surroundings {
     pub transport: Arc<dyn Transport>,
     /// The end of the process.
     pub fatal: Arc<dyn Fatal>,
+    /// The plugins.
+    pub plugins: Arc<dyn Plugins>,
 }
 
 /// Tells the shards what is durable.
@@ -112,6 +114,7 @@ pub fn start(
         clients: surroundings.clients,
         transport: surroundings.transport,
         fatal: surroundings.fatal,
+        plugins: surroundings.plugins,
         readers: READERS,
     };
     Ok(Node::start(shards, parts)?)

@@ -4,6 +4,7 @@ use crate::config::Settings;
 use crate::driver::{Clients, Clock, Fatal, Mailbox, Node, Transport};
 use crate::metrics;
 use crate::node::{self, Surroundings};
+use crate::plugins::{self, Plugins};
 use anyhow::{Context, anyhow, bail};
 use penstock_core::admin::{Answer, Ask};
 use penstock_core::client::{CloseReason, ServerFrame, shard_of};
@@ -122,9 +123,10 @@ async fn say_that_it_is_open() {
 /// A node with everything around it, in this process.
 pub struct Running {
     node: Arc<Node>,
+    plugins: Arc<Plugins>,
     gateway: Gateway<Mailboxes>,
     http: http::Server,
-    housekeeping: tokio::task::JoinHandle<()>,
+    housekeeping: [tokio::task::JoinHandle<()>; 2],
     drain: Duration,
 }
 
@@ -143,10 +145,12 @@ impl Running {
             frames: settings.gateway.outbound_frames_max,
         };
         let connections = Arc::new(Connections::new(limits));
+        let plugins = Arc::new(Plugins::start(&settings.data_dir).context("the plugin host")?);
         let surroundings = Surroundings {
             clients: Arc::new(GatewayClients(Arc::clone(&connections))),
             transport: Arc::new(NoPeers),
             fatal: Arc::new(EndProcess),
+            plugins: Arc::clone(&plugins) as Arc<dyn crate::driver::Plugins>,
         };
         let this = [NodeId(settings.node)];
         let running = Arc::new(node::start(
@@ -177,17 +181,27 @@ impl Running {
         let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
         let api = Arc::new(Api {
             node: Arc::clone(&running),
+            plugins: plugins::Api::new(&plugins),
             gateway: gateway_metrics,
         });
         let address = http.address();
         let http = http::Server::start(http, api, http_config(settings, dev, tcp, ws))
             .map_err(|error| cannot_listen("http.listen", address, &error))?;
-        let housekeeping = tokio::spawn(drop_old_keys(
-            Arc::downgrade(&running),
-            settings.limits.dedupe_window,
-        ));
+        let housekeeping = [
+            tokio::spawn(drop_old_keys(
+                Arc::downgrade(&running),
+                settings.limits.dedupe_window,
+            )),
+            tokio::spawn(plugins::follow(
+                Arc::clone(&plugins),
+                Arc::downgrade(&running),
+                this[0],
+                running.registry(),
+            )),
+        ];
         Ok(Running {
             node: running,
+            plugins,
             gateway,
             http,
             housekeeping,
@@ -219,7 +233,9 @@ impl Running {
     /// When a request goes on beyond the time to drain.
     pub async fn stop(self) -> anyhow::Result<()> {
         tracing::info!("draining");
-        self.housekeeping.abort();
+        for task in &self.housekeeping {
+            task.abort();
+        }
         self.http.stop(self.drain).await;
         let left = tokio::time::timeout(self.drain, self.gateway.stop())
             .await
@@ -230,7 +246,12 @@ impl Running {
             .context(
                 "a request goes on beyond the time to drain: the node's threads were not ended in order",
             )?;
-        tokio::task::spawn_blocking(move || node.stop()).await?;
+        let plugins = self.plugins;
+        tokio::task::spawn_blocking(move || {
+            node.stop();
+            plugins.stop();
+        })
+        .await?;
         Ok(())
     }
 }
@@ -477,6 +498,7 @@ impl Dispatch for Mailboxes {
 /// The node as the HTTP API sees it.
 struct Api {
     node: Arc<Node>,
+    plugins: plugins::Api,
     gateway: Arc<gateway::Metrics>,
 }
 
@@ -487,5 +509,9 @@ impl http::Node for Api {
 
     fn metrics(&self) -> String {
         metrics::render(&self.node, &self.gateway)
+    }
+
+    fn plugins(&self) -> &dyn http::Plugins {
+        &self.plugins
     }
 }

@@ -15,14 +15,16 @@ mod json;
 mod listen;
 mod messages;
 mod operators;
+mod plugins;
 mod users;
 
 pub use auth::ApiKey;
+pub use plugins::Plugins;
 
 use crate::bound::Bound;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use penstock_core::admin::{Answer, Ask};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -37,6 +39,8 @@ pub trait Node: Send + Sync + 'static {
     fn ask(&self, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
     /// All metrics in the Prometheus text format.
     fn metrics(&self) -> String;
+    /// Its plugins.
+    fn plugins(&self) -> &dyn Plugins;
 }
 
 /// Settings of the API.
@@ -152,6 +156,17 @@ fn router(state: State) -> Router {
         .route("/message/send", post(messages::send))
         .route("/message/outcome", get(messages::outcome))
         .route("/metrics", get(operators::metrics))
+        .route(
+            "/v1/plugins",
+            get(plugins::list).merge(
+                post(plugins::upload).layer(DefaultBodyLimit::max(plugins::UPLOAD_BYTES_MAX)),
+            ),
+        )
+        .route("/v1/plugins/api", get(plugins::api))
+        .route("/v1/plugins/{name}/{action}", post(plugins::change))
+        .route("/v1/bindings", get(plugins::bindings))
+        .route("/v1/bindings/{id}", put(plugins::bind).delete(plugins::unbind))
+        .route("/v1/bindings/{id}/logs", get(plugins::logs))
         .route_layer(axum::middleware::from_fn_with_state(
             state.clone(),
             auth::require_key,

@@ -18,7 +18,7 @@ pub use answers::Answers;
 pub use clock::Clock;
 pub use counted::Counted;
 pub use mailbox::{Drained, Mailbox};
-pub use shared::{Clients, Fatal, Transport};
+pub use shared::{Clients, Fatal, Plugins, Transport};
 
 use penstock_core::admin::{Answer, Ask, Failure};
 use penstock_core::effect::Event;
@@ -47,6 +47,8 @@ pub struct Parts {
     pub transport: Arc<dyn Transport>,
     /// The end.
     pub fatal: Arc<dyn Fatal>,
+    /// The plugins.
+    pub plugins: Arc<dyn Plugins>,
     /// Reader threads.
     pub readers: usize,
 }
@@ -77,6 +79,7 @@ impl Node {
             clients: parts.clients,
             transport: parts.transport,
             fatal: parts.fatal,
+            plugins: parts.plugins,
             counted: counted::Board::new(shards.len()),
             registry: tokio::sync::watch::Sender::default(),
         });

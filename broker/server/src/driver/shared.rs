@@ -6,6 +6,7 @@ use super::mailbox::Mailbox;
 use super::reader::Readers;
 use penstock_core::client::{CloseReason, ServerFrame};
 use penstock_core::effect::Event;
+use penstock_core::hooks::call::{Call, Returned};
 use penstock_core::hooks::registry::Registry;
 use penstock_core::shard::Peer;
 use penstock_core::types::{ConnectionId, NodeId};
@@ -18,6 +19,12 @@ pub trait Clients: Send + Sync {
     fn deliver(&self, frames: &mut Vec<(ConnectionId, ServerFrame)>);
     /// Closes after what was queued.
     fn close(&self, connection: ConnectionId, reason: CloseReason);
+}
+
+/// Runs plugins.
+pub trait Plugins: Send + Sync {
+    /// Does a call without blocking. The reply is called exactly once, whatever becomes of the call.
+    fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>);
 }
 
 /// The way to other nodes. May lose messages.
@@ -45,6 +52,7 @@ pub(super) struct Shared {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) fatal: Arc<dyn Fatal>,
     pub(super) counted: super::counted::Board,
+    pub(super) plugins: Arc<dyn Plugins>,
     /// The plugins and bindings that the shards act on.
     pub(super) registry: tokio::sync::watch::Sender<Arc<Registry>>,
 }

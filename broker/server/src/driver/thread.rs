@@ -6,8 +6,6 @@ use super::reader::Job;
 use super::shared::Shared;
 use penstock_core::client::ServerFrame;
 use penstock_core::effect::{Effect, Event};
-use penstock_core::hooks::call::Failed;
-use penstock_core::hooks::pipeline::Failure;
 use penstock_core::rows::Key;
 use penstock_core::shard::Shard;
 use penstock_core::types::ConnectionId;
@@ -132,11 +130,11 @@ impl ShardThread {
                 self.shared.clients.close(connection, reason);
             }
             Effect::Answer { token, answer } => self.shared.answers.resolve(token, answer),
-            // No plugin runs in this process: a binding's policy for what is not loaded decides.
-            Effect::CallPlugin { token, .. } => self.mailbox.complete(Event::PluginReturned {
-                token,
-                returned: Err(Failed::Call(Failure::NotReady)),
-            }),
+            Effect::CallPlugin { token, call } => {
+                let mailbox = Arc::clone(&self.mailbox);
+                let reply = move |returned| mailbox.complete(Event::PluginReturned { token, returned });
+                self.shared.plugins.call(*call, Box::new(reply));
+            }
             Effect::Registry(registry) => {
                 self.shared.registry.send_replace(registry);
             }

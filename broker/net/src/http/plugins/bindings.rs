@@ -1,0 +1,216 @@
+//! Bindings: where a plugin takes part.
+
+use super::super::State;
+use super::super::json::{Body, refusal};
+use super::{Shared, apply, registry, shown};
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use penstock_core::hooks::pipeline::{Failure, OnError, Policy};
+use penstock_core::hooks::registry::{Binding, Change, Hook, Pattern, Selector, StartAt};
+use penstock_core::types::Uid;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a call may take when the binding does not say, ms.
+const DEADLINE_MS: u64 = 200;
+/// Attempts before a message is given up when the binding does not say.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// A binding as an operator writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Wanted {
+    plugin: String,
+    hook: String,
+    #[serde(default)]
+    selector: WantedSelector,
+    #[serde(default)]
+    priority: i32,
+    deadline_ms: Option<u64>,
+    #[serde(default)]
+    on_error: OnErrorOf,
+    #[serde(default)]
+    grants: BTreeSet<String>,
+    #[serde(default)]
+    config: Map<String, Value>,
+    start: Option<StartOf>,
+    attempts_max: Option<u32>,
+    #[serde(default)]
+    exact: bool,
+    /// What it must still be at; without it, what it is at now.
+    revision: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedSelector {
+    #[serde(default)]
+    channel_types: BTreeSet<u8>,
+    #[serde(default)]
+    channel_ids: BTreeSet<String>,
+    #[serde(default)]
+    uids: BTreeSet<String>,
+}
+
+/// One policy for every class, or some by class; the others refuse.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OnErrorOf {
+    All(PolicyOf),
+    Some(BTreeMap<ClassOf, PolicyOf>),
+}
+
+impl Default for OnErrorOf {
+    fn default() -> OnErrorOf {
+        OnErrorOf::All(PolicyOf::Reject)
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PolicyOf {
+    Reject,
+    Allow,
+    Skip,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "kebab-case")]
+enum ClassOf {
+    Timeout,
+    Trap,
+    Memory,
+    BadOutput,
+    Busy,
+    NotReady,
+    HostError,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StartOf {
+    Latest,
+    Earliest,
+    Seq(u64),
+    TimeMs(u64),
+}
+
+pub(in crate::http) async fn bindings(axum::extract::State(state): Shared) -> Response {
+    match registry(&state).await {
+        Ok(registry) => {
+            let bindings = registry.bindings().iter().map(|bound| shown::bound(bound));
+            Json(json!({ "revision": registry.revision, "bindings": bindings.collect::<Value>() })).into_response()
+        }
+        Err(response) => response,
+    }
+}
+
+pub(in crate::http) async fn bind(
+    axum::extract::State(state): Shared,
+    Path(id): Path<String>,
+    Body(wanted): Body<Wanted>,
+) -> Response {
+    let expected_revision = match revision(&state, &id, wanted.revision).await {
+        Ok(revision) => revision,
+        Err(response) => return response,
+    };
+    match binding(&id, wanted) {
+        Ok(binding) => {
+            let change = Change::Bind {
+                binding: Box::new(binding),
+                expected_revision,
+            };
+            apply(&state, change).await
+        }
+        Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
+    }
+}
+
+pub(in crate::http) async fn unbind(axum::extract::State(state): Shared, Path(id): Path<String>) -> Response {
+    match revision(&state, &id, None).await {
+        Ok(expected_revision) => {
+            let change = Change::Unbind {
+                id: Arc::from(id),
+                expected_revision,
+            };
+            apply(&state, change).await
+        }
+        Err(response) => response,
+    }
+}
+
+async fn revision(state: &State, id: &str, named: Option<u64>) -> Result<u64, Response> {
+    if let Some(revision) = named {
+        return Ok(revision);
+    }
+    let registry = registry(state).await?;
+    Ok(registry.binding(id).map_or(0, |bound| bound.revision))
+}
+
+fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
+    let hook = [Hook::BeforeSend, Hook::PersistAfter]
+        .into_iter()
+        .find(|hook| hook.name() == wanted.hook)
+        .ok_or_else(|| format!("hook `{}`: before-send or persist-after", wanted.hook))?;
+    let bytes = |value: &Value| Bytes::from(value.to_string());
+    Ok(Binding {
+        id: Arc::from(id),
+        plugin: Arc::from(wanted.plugin),
+        hook,
+        selector: Selector {
+            kinds: wanted.selector.channel_types,
+            ids: wanted.selector.channel_ids.into_iter().map(Pattern).collect(),
+            uids: wanted.selector.uids.iter().map(|uid| Uid::new(uid)).collect(),
+        },
+        priority: wanted.priority,
+        deadline: Duration::from_millis(wanted.deadline_ms.unwrap_or(DEADLINE_MS)),
+        on_error: on_error(&wanted.on_error),
+        grants: bytes(&json!(wanted.grants)),
+        config: bytes(&Value::Object(wanted.config)),
+        start: match wanted.start {
+            None | Some(StartOf::Latest) => None,
+            Some(StartOf::Earliest) => Some(StartAt::Earliest),
+            Some(StartOf::Seq(seq)) => Some(StartAt::Seq(seq)),
+            Some(StartOf::TimeMs(ms)) => Some(StartAt::Time(ms)),
+        },
+        attempts_max: wanted.attempts_max.unwrap_or(ATTEMPTS_MAX),
+        exact: wanted.exact,
+    })
+}
+
+fn on_error(wanted: &OnErrorOf) -> OnError {
+    match wanted {
+        OnErrorOf::All(policy) => OnError::all(policy_of(*policy)),
+        OnErrorOf::Some(classes) => classes
+            .iter()
+            .fold(OnError::all(Policy::Reject), |all, (class, policy)| {
+                all.with(failure_of(*class), policy_of(*policy))
+            }),
+    }
+}
+
+const fn policy_of(policy: PolicyOf) -> Policy {
+    match policy {
+        PolicyOf::Reject => Policy::Reject,
+        PolicyOf::Allow => Policy::Allow,
+        PolicyOf::Skip => Policy::Skip,
+    }
+}
+
+const fn failure_of(class: ClassOf) -> Failure {
+    match class {
+        ClassOf::Timeout => Failure::Timeout,
+        ClassOf::Trap => Failure::Trap,
+        ClassOf::Memory => Failure::Memory,
+        ClassOf::BadOutput => Failure::BadOutput,
+        ClassOf::Busy => Failure::Busy,
+        ClassOf::NotReady => Failure::NotReady,
+        ClassOf::HostError => Failure::Host,
+    }
+}

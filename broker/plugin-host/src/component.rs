@@ -1,0 +1,318 @@
+//! Admission: what a component is, what it asks for, and whether this broker can run it.
+
+use crate::manifest::{MANIFEST_SECTION, Manifest};
+use crate::refused::Refused;
+use penstock_core::hooks::call::Digest;
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
+use wasmparser::{Parser, Payload};
+use wit_component::{ComponentEncoder, DecodedWasm};
+use wit_parser::{InterfaceId, Resolve, WorldItem, WorldKey};
+
+/// Largest component, bytes.
+pub const COMPONENT_BYTES_MAX: usize = 32 << 20;
+/// The newest contract that this broker speaks, major, minor and patch.
+pub const SUPPORTED_API: (u64, u64, u64) = (1, 0, 0);
+
+const PACKAGE: (&str, &str) = ("penstock", "plugin");
+/// Interfaces that every plugin gets, and the one that has types only.
+const ALWAYS: [&str; 6] = ["clock", "config", "log", "metrics", "random", "types"];
+/// Interfaces of the contract that this build does not offer yet.
+const NOT_YET: [&str; 6] = ["http", "kv", "kv-read", "messages", "publish", "secrets"];
+
+/// A hook that a component answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hook {
+    /// `before-send`, with the flat frame.
+    BeforeSend,
+    /// `before-send-typed`.
+    BeforeSendTyped,
+    /// `persist-after`.
+    PersistAfter,
+}
+
+impl Hook {
+    /// The hooks that this broker calls.
+    pub const ALL: [Hook; 3] = [Hook::BeforeSend, Hook::BeforeSendTyped, Hook::PersistAfter];
+
+    /// The interface that the component exports.
+    #[must_use]
+    pub const fn interface(self) -> &'static str {
+        match self {
+            Hook::BeforeSend => "before-send",
+            Hook::BeforeSendTyped => "before-send-typed",
+            Hook::PersistAfter => "persist-after",
+        }
+    }
+
+    /// Its name in a manifest and a binding.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Hook::BeforeSend | Hook::BeforeSendTyped => "before-send",
+            Hook::PersistAfter => "persist-after",
+        }
+    }
+}
+
+/// A component that could run here.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// SHA-256 of the component: what it is called from now on.
+    pub digest: Digest,
+    /// The component; for a core module, what was made of it.
+    pub component: Vec<u8>,
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// The hooks that it answers.
+    pub hooks: BTreeSet<Hook>,
+    /// The interfaces that it imports, with their versions.
+    pub imports: BTreeSet<String>,
+}
+
+/// The digest of these bytes.
+#[must_use]
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
+    Digest(Sha256::digest(bytes).into())
+}
+
+/// Says what a component is. A core module that carries the metadata of a component becomes one.
+///
+/// # Errors
+/// When this broker could not run it, and why.
+pub fn inspect(bytes: &[u8]) -> Result<Inspected, Refused> {
+    let component = component(bytes)?;
+    if component.len() > COMPONENT_BYTES_MAX {
+        return Err(Refused::TooLarge {
+            found: component.len(),
+            max: COMPONENT_BYTES_MAX,
+        });
+    }
+    let manifest = manifest(&component)?;
+    let decoded =
+        wit_component::decode(&component).map_err(|error| Refused::NotWasm(format!("{error:#}")))?;
+    let DecodedWasm::Component(resolve, world) = decoded else {
+        return Err(Refused::NotWasm(
+            "a package of interfaces, not a component".to_owned(),
+        ));
+    };
+    let world = &resolve.worlds[world];
+    let mut imports = BTreeSet::new();
+    for (key, item) in &world.imports {
+        imports.insert(import(&resolve, key, item)?);
+    }
+    let mut hooks = BTreeSet::new();
+    for (key, item) in &world.exports {
+        hooks.extend(export(&resolve, key, item)?);
+    }
+    check_hooks(&hooks, &manifest)?;
+    Ok(Inspected {
+        digest: digest(&component),
+        component,
+        manifest,
+        hooks,
+        imports,
+    })
+}
+
+fn component(bytes: &[u8]) -> Result<Vec<u8>, Refused> {
+    if bytes.len() > COMPONENT_BYTES_MAX {
+        return Err(Refused::TooLarge {
+            found: bytes.len(),
+            max: COMPONENT_BYTES_MAX,
+        });
+    }
+    if Parser::is_component(bytes) {
+        wasmparser::Validator::new()
+            .validate_all(bytes)
+            .map_err(|error| Refused::NotWasm(error.to_string()))?;
+        return Ok(bytes.to_vec());
+    }
+    if !Parser::is_core_wasm(bytes) {
+        let why = if bytes.is_empty() {
+            "empty"
+        } else {
+            "it does not begin with the magic number"
+        };
+        return Err(Refused::NotWasm(why.to_owned()));
+    }
+    let mut has_metadata = false;
+    for section in custom_sections(bytes) {
+        has_metadata |= section?.0.starts_with("component-type");
+    }
+    if !has_metadata {
+        return Err(Refused::CoreModule("no `component-type` section".to_owned()));
+    }
+    ComponentEncoder::default()
+        .validate(true)
+        .module(bytes)
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|error| Refused::CoreModule(format!("{error:#}")))
+}
+
+/// Name and data of each custom section, one after the other: millions of tiny ones fit into a component.
+fn custom_sections(bytes: &[u8]) -> impl Iterator<Item = Result<(&str, &[u8]), Refused>> {
+    Parser::new(0).parse_all(bytes).filter_map(|payload| match payload {
+        Ok(Payload::CustomSection(section)) => Some(Ok((section.name(), section.data()))),
+        Ok(_) => None,
+        Err(error) => Some(Err(Refused::NotWasm(error.to_string()))),
+    })
+}
+
+/// The manifest: a custom section of the component, or of the module inside that its toolchain wrapped.
+fn manifest(component: &[u8]) -> Result<Manifest, Refused> {
+    let mut found = None;
+    for section in custom_sections(component) {
+        let (name, data) = section?;
+        if name == MANIFEST_SECTION && found.replace(data).is_some() {
+            return Err(Refused::Manifest("there are two: only one plugin fits into a component".to_owned()));
+        }
+    }
+    let section = found.ok_or_else(|| {
+        Refused::Manifest("missing. `penstock plugin build` embeds the plugin.toml beside the sources".to_owned())
+    })?;
+    Manifest::parse(section).map_err(Refused::Manifest)
+}
+
+/// Package, interface and version of an interface that has a name.
+struct Name<'a> {
+    namespace: &'a str,
+    package: &'a str,
+    interface: &'a str,
+    version: Option<(u64, u64, u64)>,
+    whole: String,
+}
+
+fn name<'a>(resolve: &'a Resolve, id: InterfaceId) -> Option<Name<'a>> {
+    let interface = &resolve.interfaces[id];
+    let package = &resolve.packages[interface.package?].name;
+    Some(Name {
+        namespace: &package.namespace,
+        package: &package.name,
+        interface: interface.name.as_deref()?,
+        version: package
+            .version
+            .as_ref()
+            .map(|version| (version.major, version.minor, version.patch)),
+        whole: resolve.id_of(id)?,
+    })
+}
+
+fn label(key: &WorldKey) -> String {
+    match key {
+        WorldKey::Name(name) => name.clone(),
+        WorldKey::Interface(_) => "an interface without a name".to_owned(),
+    }
+}
+
+fn import(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Result<String, Refused> {
+    let refused = |import: String, reason: &str| {
+        Err(Refused::Import {
+            import,
+            reason: reason.to_owned(),
+        })
+    };
+    let WorldItem::Interface { id, .. } = item else {
+        return refused(
+            label(key),
+            "which stands outside of any interface: plugins import the named interfaces of `penstock:plugin` only",
+        );
+    };
+    let Some(name) = name(resolve, *id) else {
+        return refused(
+            label(key),
+            "an interface without a name: plugins import the named interfaces of `penstock:plugin` only",
+        );
+    };
+    if name.namespace == "wasi" {
+        return refused(
+            name.whole,
+            "but plugins have no files, sockets, environment or processes: build without WASI (Rust: target \
+             wasm32-unknown-unknown; JavaScript: disable random, stdio, clocks, http and fetch-event)",
+        );
+    }
+    if (name.namespace, name.package) != PACKAGE {
+        return refused(name.whole, "which this broker does not offer");
+    }
+    check_version(&name)?;
+    if ALWAYS.contains(&name.interface) {
+        return Ok(name.whole);
+    }
+    if NOT_YET.contains(&name.interface) {
+        return refused(
+            name.whole,
+            "which is in the contract, but this version of the broker does not offer it yet",
+        );
+    }
+    refused(name.whole, "which is not in the contract: look at `GET /v1/plugins/api`")
+}
+
+/// A later minor version may hold functions that do not exist here.
+fn check_version(name: &Name<'_>) -> Result<(), Refused> {
+    let (major, minor, _) = SUPPORTED_API;
+    let refused = |reason: String| {
+        Err(Refused::Import {
+            import: name.whole.clone(),
+            reason,
+        })
+    };
+    match name.version {
+        Some((found, _, _)) if found != major => refused(format!(
+            "of another major version; this broker speaks {major}.{minor}: build with an SDK of that version"
+        )),
+        Some((_, found, _)) if found > minor => refused(format!(
+            "newer than this broker, which speaks {major}.{minor}: update the broker, or build with an older SDK"
+        )),
+        Some(_) => Ok(()),
+        None => refused(format!("without a version; this broker speaks {major}.{minor}")),
+    }
+}
+
+fn export(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Result<Option<Hook>, Refused> {
+    let WorldItem::Interface { id, .. } = item else {
+        return Err(Refused::Export {
+            export: label(key),
+            reason: "hooks are exported as interfaces of `penstock:plugin`".to_owned(),
+        });
+    };
+    let Some(name) = name(resolve, *id) else {
+        return Ok(None);
+    };
+    if (name.namespace, name.package) != PACKAGE {
+        return Ok(None);
+    }
+    check_version(&name)?;
+    let hook = Hook::ALL.into_iter().find(|hook| hook.interface() == name.interface);
+    if hook.is_none() && !["lifecycle", "types"].contains(&name.interface) {
+        return Err(Refused::Export {
+            export: name.whole,
+            reason: "this version of the broker does not call it yet".to_owned(),
+        });
+    }
+    Ok(hook)
+}
+
+fn check_hooks(hooks: &BTreeSet<Hook>, manifest: &Manifest) -> Result<(), Refused> {
+    if hooks.contains(&Hook::BeforeSend) && hooks.contains(&Hook::BeforeSendTyped) {
+        return Err(Refused::Export {
+            export: "before-send-typed".to_owned(),
+            reason: "and before-send: export one of the two".to_owned(),
+        });
+    }
+    let exported: BTreeSet<String> = hooks.iter().map(|hook| hook.name().to_owned()).collect();
+    if exported == manifest.hooks {
+        return Ok(());
+    }
+    let list = |names: &BTreeSet<String>| {
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+        }
+    };
+    Err(Refused::Manifest(format!(
+        "hooks: it names {}, the component exports {}",
+        list(&manifest.hooks),
+        list(&exported)
+    )))
+}

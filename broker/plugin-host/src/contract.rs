@@ -1,0 +1,108 @@
+//! The types of the contract, as they cross the border.
+
+use wasmtime::component::{ComponentType, Lift, Lower, TypedFunc};
+
+pub(crate) type FlatFunction = TypedFunc<(Vec<u8>, Vec<u32>), ((Vec<u8>, Vec<u32>),)>;
+pub(crate) type TypedFunction = TypedFunc<(Vec<Outgoing>,), (Vec<TypedVerdict>,)>;
+pub(crate) type PersistFunction = TypedFunc<(Vec<u8>, Vec<u32>), (Result<Done, GuestFailure>,)>;
+pub(crate) type InitFunction = TypedFunc<(String,), (Result<(), String>,)>;
+
+/// A message of `before-send-typed`.
+#[derive(Clone, ComponentType, Lower)]
+#[component(record)]
+pub(crate) struct Outgoing {
+    #[component(name = "channel-id")]
+    pub(crate) channel_id: String,
+    #[component(name = "channel-kind")]
+    pub(crate) channel_kind: u8,
+    pub(crate) sender: String,
+    #[component(name = "client-message-number")]
+    pub(crate) client_message_number: String,
+    pub(crate) topic: String,
+    #[component(name = "expire-seconds")]
+    pub(crate) expire_seconds: u32,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) attributes: Vec<(String, String)>,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct TypedRejection {
+    pub(crate) code: u8,
+    pub(crate) text: String,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct TypedRewrite {
+    pub(crate) payload: Option<Vec<u8>>,
+    pub(crate) topic: Option<String>,
+    #[component(name = "expire-seconds")]
+    pub(crate) expire_seconds: Option<u32>,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(variant)]
+pub(crate) enum TypedVerdict {
+    #[component(name = "allow")]
+    Allow,
+    #[component(name = "reject")]
+    Reject(TypedRejection),
+    #[component(name = "rewrite")]
+    Rewrite(TypedRewrite),
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct Done {
+    pub(crate) messages: u32,
+    pub(crate) changes: Vec<Change>,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct Change {
+    pub(crate) message: u32,
+    pub(crate) key: String,
+    pub(crate) change: Operation,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(variant)]
+pub(crate) enum Operation {
+    #[component(name = "set")]
+    Set(Value),
+    #[component(name = "increment")]
+    Increment(i64),
+    #[component(name = "delete")]
+    Delete,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct Value {
+    pub(crate) value: Vec<u8>,
+    #[component(name = "ttl-ms")]
+    pub(crate) ttl_ms: u64,
+}
+
+#[derive(Clone, Copy, ComponentType, Lift)]
+#[component(enum)]
+#[repr(u8)]
+pub(crate) enum FailureKind {
+    #[component(name = "retry")]
+    Retry,
+    #[component(name = "poison")]
+    Poison,
+    #[component(name = "busy")]
+    Busy,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct GuestFailure {
+    pub(crate) kind: FailureKind,
+    #[component(name = "after-ms")]
+    pub(crate) after_ms: u32,
+    pub(crate) message: String,
+}

@@ -1,0 +1,129 @@
+//! Messages on their way to a guest.
+
+use super::{LAYOUT, MESSAGES_ENTRY, MESSAGES_HEADER};
+use penstock_core::message::{Draft, Message, MessageFlags};
+use penstock_core::types::{ChannelKey, Incarnation};
+use std::fmt::Write as _;
+
+/// Bytes and words of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Every string and payload.
+    pub arena: Vec<u8>,
+    /// Where they stand.
+    pub index: Vec<u32>,
+}
+
+impl Frame {
+    /// A frame of `count` entries, of this kind (0 wanted, 1 committed).
+    fn of(count: usize, kind: u32, arena: usize) -> Frame {
+        let words = MESSAGES_HEADER as usize + count * MESSAGES_ENTRY as usize;
+        let mut index = Vec::with_capacity(words);
+        index.extend_from_slice(&[LAYOUT, MESSAGES_HEADER, MESSAGES_ENTRY, word(count), kind]);
+        Frame {
+            arena: Vec::with_capacity(arena),
+            index,
+        }
+    }
+
+    /// Puts bytes into the arena and says where.
+    fn put(&mut self, bytes: &[u8]) -> [u32; 2] {
+        let at = word(self.arena.len());
+        self.arena.extend_from_slice(bytes);
+        [at, word(bytes.len())]
+    }
+
+    fn entry(&mut self, channel: (u32, [u32; 2]), draft: &Draft, stamped: &Stamped) {
+        let (kind, id) = channel;
+        let sender = self.put(draft.from_uid.as_str().as_bytes());
+        let payload = self.put(&draft.payload);
+        let number = self.put(draft.client_msg_no.as_bytes());
+        let topic = self.put(draft.topic.as_bytes());
+        self.index.extend_from_slice(&id);
+        self.index.push(kind);
+        self.index.extend_from_slice(&sender);
+        self.index.extend_from_slice(&payload);
+        self.index.extend_from_slice(&number);
+        self.index.extend_from_slice(&topic);
+        self.index.extend_from_slice(&[draft.expire_s, flags(draft.flags), u32::from(draft.setting)]);
+        self.index.extend_from_slice(&halves(stamped.id));
+        self.index.extend_from_slice(&halves(stamped.seq));
+        self.index.extend_from_slice(&halves(stamped.at_ms));
+        self.index.extend_from_slice(&stamped.event);
+        // No attributes and no hops yet.
+        self.index.extend_from_slice(&[0, 0, 0, 0]);
+    }
+}
+
+/// What a message has once it is committed.
+#[derive(Default)]
+struct Stamped {
+    id: u64,
+    seq: u64,
+    at_ms: u64,
+    event: [u32; 2],
+}
+
+/// Drafts of a channel.
+#[must_use]
+pub fn wanted(channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) -> Frame {
+    let bytes = drafts.iter().map(draft_bytes).sum::<usize>() + channel.id.len();
+    let mut frame = Frame::of(drafts.len(), 0, bytes);
+    let id = frame.put(channel.id.as_bytes());
+    for draft in drafts {
+        let stamped = Stamped {
+            at_ms: wall_ms,
+            ..Stamped::default()
+        };
+        frame.entry((u32::from(channel.kind.0), id), draft, &stamped);
+    }
+    frame
+}
+
+/// Committed messages of a channel.
+#[must_use]
+pub fn committed(channel: &ChannelKey, incarnation: Incarnation, messages: &[Message]) -> Frame {
+    let bytes = messages
+        .iter()
+        .map(|message| draft_bytes(&message.draft) + channel.id.len() + 64)
+        .sum::<usize>();
+    let mut frame = Frame::of(messages.len(), 1, bytes + channel.id.len());
+    let id = frame.put(channel.id.as_bytes());
+    let mut event = String::new();
+    for message in messages {
+        event.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            event,
+            "{}:{}:{}:{}",
+            channel.kind.0, channel.id, incarnation.0, message.seq.0
+        );
+        let stamped = Stamped {
+            id: message.id.0.cast_unsigned(),
+            seq: message.seq.0,
+            at_ms: message.stamp_ms,
+            event: frame.put(event.as_bytes()),
+        };
+        frame.entry((u32::from(channel.kind.0), id), &message.draft, &stamped);
+    }
+    frame
+}
+
+fn draft_bytes(draft: &Draft) -> usize {
+    draft.from_uid.as_str().len() + draft.payload.len() + draft.client_msg_no.len() + draft.topic.len()
+}
+
+fn flags(flags: MessageFlags) -> u32 {
+    u32::from(flags.no_persist) | u32::from(flags.red_dot) << 1 | u32::from(flags.sync_once) << 2
+}
+
+/// Low half first.
+fn halves(number: u64) -> [u32; 2] {
+    #[expect(clippy::cast_possible_truncation, reason = "the halves of a number")]
+    [number as u32, (number >> 32) as u32]
+}
+
+/// A batch stays far below 4 GiB: payloads and batches are bounded long before they come here.
+fn word(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,207 @@
+//! The host of a node's plugins.
+
+use crate::cache::Cache;
+use crate::component::{Hook, Inspected, inspect};
+use crate::engine::{self, Ticker};
+use crate::instance::{Guest, Prepared};
+use crate::manifest::InstancePolicy;
+use crate::refused::Refused;
+use crate::status::{Logs, Status};
+use crate::worker::Workshop;
+use penstock_core::hooks::call::{Call, Returned, Version};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use wasmtime::Engine;
+
+/// How a host runs.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Where compiled components are kept. It must belong to the broker alone: what is in it is run.
+    pub cache: PathBuf,
+    /// The command that compiles, given a source and a target path; without one this process compiles, which only tools that
+    /// handle their own plugins should do.
+    pub compiler: Option<Vec<OsString>>,
+    /// Threads that guests run on.
+    pub threads: usize,
+}
+
+/// What is to be loaded.
+#[derive(Clone, Debug)]
+pub struct LoadRequest {
+    /// Under which name it is called.
+    pub version: Version,
+    /// The component, as [`inspect`] returned it.
+    pub component: Vec<u8>,
+    /// Configuration of the binding, a JSON object; what it lacks comes from the manifest.
+    pub config: serde_json::Map<String, serde_json::Value>,
+    /// What the operator grants.
+    pub grants: BTreeSet<String>,
+    /// The hook that is called.
+    pub hook: String,
+}
+
+/// The host of a node's plugins.
+pub struct Host {
+    engine: Engine,
+    cache: Cache,
+    workshop: Arc<Workshop>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Host {
+    /// Starts the engine and its threads.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or the system has no room for the engine or a thread.
+    pub fn start(config: HostConfig) -> Result<Host, Refused> {
+        let io = |error: std::io::Error| Refused::Io(format!("plugins: {error}"));
+        let engine = engine::start().map_err(|error| Refused::Io(format!("plugins: {error:#}")))?;
+        let cache = Cache::open(config.cache, config.compiler).map_err(io)?;
+        let ticker = Ticker::start(&engine).map_err(io)?;
+        let count = config.threads.max(1);
+        let workshop = Arc::new(Workshop::new(ticker, count));
+        let mut threads = Vec::new();
+        for number in 0..count {
+            let workshop = Arc::clone(&workshop);
+            let thread = std::thread::Builder::new().name(format!("plugin-{number}"));
+            threads.push(thread.spawn(move || workshop.run()).map_err(io)?);
+        }
+        Ok(Host {
+            engine,
+            cache,
+            workshop,
+            threads: Mutex::new(threads),
+        })
+    }
+
+    /// Says that this version is about to be loaded: calls of it wait until then.
+    pub fn expect(&self, version: &Version) {
+        self.workshop.expect(version);
+    }
+
+    /// Loads a version: compiles it if need be, makes a first instance and calls its `init` with the real configuration. Takes up
+    /// to minutes for a large component: not for a thread that others wait for. When it fails, what waited is answered.
+    ///
+    /// # Errors
+    /// Why it cannot run here.
+    pub fn load(&self, request: LoadRequest) -> Result<Inspected, Refused> {
+        let version = request.version.clone();
+        self.workshop.expect(&version);
+        let prepared = self.prepare(request);
+        match prepared {
+            Ok((prepared, inspected)) => {
+                self.workshop.loaded(&version, Arc::new(prepared));
+                Ok(inspected)
+            }
+            Err(refused) => {
+                self.workshop.unload(&version);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Does all that loading does, and keeps nothing but the compiled code.
+    ///
+    /// # Errors
+    /// Why it cannot run here.
+    pub fn try_out(&self, request: LoadRequest) -> Result<Inspected, Refused> {
+        self.prepare(request).map(|(_, inspected)| inspected)
+    }
+
+    fn prepare(&self, request: LoadRequest) -> Result<(Prepared, Inspected), Refused> {
+        let inspected = inspect(&request.component)?;
+        if let Some(capability) = inspected.manifest.capabilities.difference(&request.grants).next() {
+            return Err(Refused::NotGranted {
+                capability: capability.clone(),
+            });
+        }
+        if !inspected.hooks.iter().any(|hook| hook.name() == request.hook) {
+            return Err(Refused::Export {
+                export: request.hook,
+                reason: format!("the plugin does not answer it; it answers {}", names(&inspected.hooks)),
+            });
+        }
+        let component = self
+            .cache
+            .load(&self.engine, request.version.digest, &inspected.component)?;
+        let mut config = defaults(&inspected)?;
+        config.extend(request.config);
+        let per_call = inspected.manifest.instance.policy == InstancePolicy::PerCall;
+        let limits = inspected.manifest.limits();
+        let prepared = Arc::new(Prepared::new(&self.engine, &component, limits, per_call, config)?);
+        // The first instance shows that there can be others; the threads make their own.
+        drop(Guest::start(&prepared, self.workshop.ticker())?);
+        let prepared = Arc::into_inner(prepared)
+            .ok_or_else(|| Refused::Io("the first instance is still held".to_owned()))?;
+        Ok((prepared, inspected))
+    }
+
+    /// Takes a version away. Calls that run are answered; what waits is answered that it is not here.
+    pub fn unload(&self, version: &Version) {
+        self.workshop.unload(version);
+    }
+
+    /// Does a call on another thread. `reply` is called exactly once, perhaps at once, and must not block.
+    pub fn call(&self, call: Call, reply: impl FnOnce(Returned) + Send + 'static) {
+        self.workshop.submit(call, Box::new(reply));
+    }
+
+    /// What is counted of each version that is loaded.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let loaded = self.workshop.prepared().into_iter();
+        loaded
+            .map(|(version, prepared)| (version, prepared.board.status()))
+            .collect()
+    }
+
+    /// Lines that a version logged, from this number on.
+    #[must_use]
+    pub fn logs(&self, version: &Version, from: u64) -> Logs {
+        let loaded = self.workshop.prepared().into_iter();
+        loaded
+            .filter(|(loaded, _)| loaded == version)
+            .map(|(_, prepared)| prepared.board.logs(from))
+            .next()
+            .unwrap_or_default()
+    }
+
+    /// Ends the threads. Calls that run are done first, within their deadlines.
+    pub fn stop(&self) {
+        self.workshop.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // One that panicked has ended the process already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Host").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+fn names(hooks: &BTreeSet<Hook>) -> String {
+    hooks.iter().map(|hook| hook.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// The configuration that the manifest gives.
+fn defaults(inspected: &Inspected) -> Result<serde_json::Map<String, serde_json::Value>, Refused> {
+    let table = serde_json::to_value(&inspected.manifest.config);
+    match table {
+        Ok(serde_json::Value::Object(object)) => Ok(object),
+        Ok(_) => Ok(serde_json::Map::new()),
+        Err(error) => Err(Refused::Manifest(format!("config: {error}"))),
+    }
+}

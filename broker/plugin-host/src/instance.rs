@@ -1,0 +1,426 @@
+//! One guest: a store, its instance, the functions that are called.
+
+use crate::component::Hook;
+use crate::contract::{
+    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, Outgoing, PersistFunction, TypedFunction, TypedVerdict,
+};
+use crate::engine::{Ticker, ticks};
+use crate::frame;
+use crate::imports::{State, interface, linker};
+use crate::limits::{Limits, Watch};
+use crate::refused::Refused;
+use crate::status::Board;
+use penstock_core::hooks::call::{Answer, Call, Failed, KvChange, KvOperation, Returned, Work};
+use penstock_core::hooks::pipeline::{Failure, Rewrite, Verdict};
+use penstock_core::message::{Draft, Message, Refusal};
+use penstock_core::types::{ChannelKey, Incarnation, Reason};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wasmtime::component::{
+    Component, ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc,
+};
+use wasmtime::{Engine, Store, Trap};
+
+/// Longest payload that a guest may give a message, bytes; the broker's own limit is checked after all hooks.
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+/// Handles of resources that a guest may hold; it gets none.
+const HANDLES_MAX: usize = 1_024;
+/// An instance whose memory grew to this share of its limit is replaced.
+const MEMORY_SHARE: usize = 2;
+
+/// A component with all that its instances share.
+pub(crate) struct Prepared {
+    engine: Engine,
+    before: InstancePre<State>,
+    exports: Exports,
+    pub(crate) limits: Limits,
+    pub(crate) per_call: bool,
+    config: Arc<serde_json::Map<String, serde_json::Value>>,
+    config_text: String,
+    pub(crate) board: Arc<Board>,
+}
+
+/// Where the functions stand in the component.
+struct Exports {
+    init: Option<ComponentExportIndex>,
+    flat: Option<ComponentExportIndex>,
+    typed: Option<ComponentExportIndex>,
+    persist: Option<ComponentExportIndex>,
+}
+
+impl Prepared {
+    /// Links a component.
+    ///
+    /// # Errors
+    /// When an import or an export is not as the contract has it.
+    pub(crate) fn new(
+        engine: &Engine,
+        component: &Component,
+        limits: Limits,
+        per_call: bool,
+        config: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Prepared, Refused> {
+        let linker = linker(engine).map_err(|error| Refused::Io(format!("{error:#}")))?;
+        let before = linker
+            .instantiate_pre(component)
+            .map_err(|error| Refused::Start(format!("{error:#}")))?;
+        let config_text = serde_json::Value::Object(config.clone()).to_string();
+        Ok(Prepared {
+            engine: engine.clone(),
+            before,
+            exports: Exports {
+                init: function(component, "lifecycle", "init"),
+                flat: function(component, Hook::BeforeSend.interface(), "handle"),
+                typed: function(component, Hook::BeforeSendTyped.interface(), "handle"),
+                persist: function(component, Hook::PersistAfter.interface(), "handle"),
+            },
+            limits,
+            per_call,
+            config: Arc::new(config),
+            config_text,
+            board: Arc::new(Board::new()),
+        })
+    }
+}
+
+fn function(component: &Component, of: &str, name: &str) -> Option<ComponentExportIndex> {
+    let (_, instance) = component.get_export(None, &interface(of))?;
+    component.get_export_index(Some(&instance), name)
+}
+
+/// A running guest.
+pub(crate) struct Guest {
+    prepared: Arc<Prepared>,
+    store: Store<State>,
+    flat: Option<FlatFunction>,
+    typed: Option<TypedFunction>,
+    persist: Option<PersistFunction>,
+    calls_left: u32,
+    born: Instant,
+    memory_first: usize,
+}
+
+impl Guest {
+    /// Makes an instance and calls its `init`.
+    ///
+    /// # Errors
+    /// When it cannot be started, or refuses its configuration.
+    pub(crate) fn start(prepared: &Arc<Prepared>, ticker: &Ticker) -> Result<Guest, Refused> {
+        ticker.during(|| Guest::begin(prepared))
+    }
+
+    fn begin(prepared: &Arc<Prepared>) -> Result<Guest, Refused> {
+        let mut store = store(prepared);
+        store.set_epoch_deadline(ticks(prepared.limits.init_within));
+        store.set_hostcall_fuel(prepared.limits.crossing_bytes);
+        let instance = prepared
+            .before
+            .instantiate(&mut store)
+            .map_err(|error| start_failed(&store, &error))?;
+        let exports = &prepared.exports;
+        let flat = typed_function(&mut store, &instance, exports.flat.as_ref(), Hook::BeforeSend.interface())?;
+        let typed =
+            typed_function(&mut store, &instance, exports.typed.as_ref(), Hook::BeforeSendTyped.interface())?;
+        let persist =
+            typed_function(&mut store, &instance, exports.persist.as_ref(), Hook::PersistAfter.interface())?;
+        let init: Option<InitFunction> =
+            typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
+        if let Some(init) = init {
+            let config = (prepared.config_text.clone(),);
+            let (result,) = init
+                .call(&mut store, config)
+                .map_err(|error| start_failed(&store, &error))?;
+            result.map_err(Refused::Init)?;
+        }
+        prepared.board.count(|status| status.created += 1);
+        let memory_first = store.data().watch.memory;
+        Ok(Guest {
+            prepared: Arc::clone(prepared),
+            store,
+            flat,
+            typed,
+            persist,
+            calls_left: jittered(prepared.limits.calls_max),
+            born: Instant::now(),
+            memory_first,
+        })
+    }
+
+    /// Does a call. The second value says why the instance must not be used again.
+    pub(crate) fn call(&mut self, call: &Call, ticker: &Ticker) -> (Returned, Option<&'static str>) {
+        self.store.set_epoch_deadline(ticks(call.within));
+        self.store.set_hostcall_fuel(self.prepared.limits.crossing_bytes);
+        self.calls_left = self.calls_left.saturating_sub(1);
+        self.store.data_mut().watch.refused = false;
+        let returned = ticker.during(|| match &call.work {
+            Work::BeforeSend { drafts, wall_ms } => self.before_send(&call.channel, drafts, *wall_ms),
+            Work::PersistAfter {
+                incarnation,
+                messages,
+            } => self.persist_after(&call.channel, *incarnation, messages),
+        });
+        let memory = self.store.data().watch.memory;
+        self.prepared.board.count(|status| {
+            status.memory_high = status.memory_high.max(u64::try_from(memory).unwrap_or(u64::MAX));
+        });
+        let retired = self.retired(&returned, memory);
+        (returned, retired)
+    }
+
+    fn retired(&self, returned: &Returned, memory: usize) -> Option<&'static str> {
+        let limits = &self.prepared.limits;
+        if let Err(Failed::Call(failure)) = returned {
+            return Some(match failure {
+                Failure::Timeout => "timeout",
+                Failure::Memory => "memory-limit",
+                Failure::BadOutput => "bad-output",
+                _ => "trap",
+            });
+        }
+        if self.prepared.per_call {
+            return Some("per-call");
+        }
+        if self.calls_left == 0 {
+            return Some("calls");
+        }
+        if memory > limits.memory_bytes / MEMORY_SHARE && memory > self.memory_first {
+            return Some("memory");
+        }
+        (self.born.elapsed() > limits.age_max).then_some("age")
+    }
+
+    fn before_send(&mut self, channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) -> Returned {
+        let seed = drafts.first().map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
+        self.moment(wall_ms, seed);
+        if let Some(function) = self.typed {
+            let messages = drafts.iter().map(|draft| outgoing(channel, draft)).collect();
+            let (verdicts,) = self.run(&function, (messages,))?;
+            if verdicts.len() != drafts.len() {
+                return Err(self.bad(&format!(
+                    "{} verdicts for {} messages",
+                    verdicts.len(),
+                    drafts.len()
+                )));
+            }
+            let verdicts = verdicts
+                .into_iter()
+                .zip(drafts)
+                .map(|(verdict, draft)| verdict_of(verdict, draft));
+            return Ok(Answer::Verdicts(verdicts.collect()));
+        }
+        let Some(function) = self.flat else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        let frame = frame::wanted(channel, drafts, wall_ms);
+        let ((arena, index),) = self.run(&function, (frame.arena, frame.index))?;
+        frame::verdicts(&arena, &index, drafts, PAYLOAD_BYTES_MAX)
+            .map(Answer::Verdicts)
+            .map_err(|error| self.bad(&error.to_string()))
+    }
+
+    fn persist_after(
+        &mut self,
+        channel: &ChannelKey,
+        incarnation: Incarnation,
+        messages: &[Message],
+    ) -> Returned {
+        let Some(function) = self.persist else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        let first = messages.first();
+        self.moment(
+            first.map_or(0, |message| message.stamp_ms),
+            first.map_or(0, |message| message.id.0.cast_unsigned()),
+        );
+        let frame = frame::committed(channel, incarnation, messages);
+        let (result,) = self.run(&function, (frame.arena, frame.index))?;
+        match result {
+            Ok(done) => self.done(done, messages.len()),
+            Err(failure) => Err(self.failure(&failure)),
+        }
+    }
+
+    fn done(&self, done: Done, messages: usize) -> Returned {
+        let count = done.messages as usize;
+        if count > messages {
+            return Err(self.bad(&format!("{count} messages done of {messages}")));
+        }
+        let mut changes = Vec::with_capacity(done.changes.len());
+        for change in done.changes {
+            if change.message >= done.messages {
+                return Err(self.bad(&format!(
+                    "a change for message {}, but {count} are done",
+                    change.message
+                )));
+            }
+            changes.push(KvChange {
+                message: change.message,
+                key: Bytes::from(change.key),
+                operation: match change.change {
+                    Operation::Set(value) => KvOperation::Set {
+                        value: Bytes::from(value.value),
+                        ttl_ms: value.ttl_ms,
+                    },
+                    Operation::Increment(by) => KvOperation::Increment(by),
+                    Operation::Delete => KvOperation::Delete,
+                },
+            });
+        }
+        Ok(Answer::Done {
+            messages: done.messages,
+            changes,
+        })
+    }
+
+    fn failure(&self, failure: &GuestFailure) -> Failed {
+        self.log("warn", format!("persist-after failed: {}", failure.message));
+        let after = (failure.after_ms > 0).then(|| Duration::from_millis(u64::from(failure.after_ms)));
+        match failure.kind {
+            FailureKind::Poison => Failed::Poison,
+            FailureKind::Retry | FailureKind::Busy => Failed::Retry { after },
+        }
+    }
+
+    /// What the guest reads as the time, and where its random numbers begin: the same for the same message.
+    fn moment(&mut self, now_ms: u64, seed: u64) {
+        let state = self.store.data_mut();
+        state.now_ms = now_ms;
+        state.random = seed;
+    }
+
+    fn run<Parameters, Results>(
+        &mut self,
+        function: &TypedFunc<Parameters, Results>,
+        parameters: Parameters,
+    ) -> Result<Results, Failed>
+    where
+        Parameters: ComponentNamedList + Lower,
+        Results: ComponentNamedList + Lift,
+    {
+        function.call(&mut self.store, parameters).map_err(|error| {
+            let failure = class(&self.store, &error);
+            self.log("error", format!("{error:#}"));
+            Failed::Call(failure)
+        })
+    }
+
+    fn bad(&self, why: &str) -> Failed {
+        self.log("error", format!("its answer is not one: {why}"));
+        Failed::Call(Failure::BadOutput)
+    }
+
+    fn log(&self, level: &'static str, text: String) {
+        let state = self.store.data();
+        state.board.log(level, state.now_ms, text);
+    }
+}
+
+fn store(prepared: &Prepared) -> Store<State> {
+    let state = State {
+        watch: Watch::new(&prepared.limits),
+        board: Arc::clone(&prepared.board),
+        config: Arc::clone(&prepared.config),
+        now_ms: 0,
+        random: 0,
+    };
+    let mut store = Store::new(&prepared.engine, state);
+    store.limiter(|state| &mut state.watch);
+    store.epoch_deadline_trap();
+    store.set_max_component_handles(HANDLES_MAX);
+    store
+}
+
+fn typed_function<Parameters, Results>(
+    store: &mut Store<State>,
+    instance: &Instance,
+    index: Option<&ComponentExportIndex>,
+    export: &str,
+) -> Result<Option<TypedFunc<Parameters, Results>>, Refused>
+where
+    Parameters: ComponentNamedList + Lower,
+    Results: ComponentNamedList + Lift,
+{
+    let Some(index) = index else {
+        return Ok(None);
+    };
+    instance
+        .get_typed_func(&mut *store, index)
+        .map(Some)
+        .map_err(|error| Refused::Export {
+            export: export.to_owned(),
+            reason: format!("not of the type that the contract has: {error:#}"),
+        })
+}
+
+/// Which class a failed call belongs to. Guests turn a refused growth into traps of every kind, so the watch is asked first.
+fn class(store: &Store<State>, error: &wasmtime::Error) -> Failure {
+    if store.data().watch.refused {
+        return Failure::Memory;
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::Interrupt) => Failure::Timeout,
+        Some(_) => Failure::Trap,
+        // What could not be lifted: out of range, too much, not UTF-8, not a value of its type.
+        None => Failure::BadOutput,
+    }
+}
+
+fn start_failed(store: &Store<State>, error: &wasmtime::Error) -> Refused {
+    Refused::Start(match class(store, error) {
+        Failure::Timeout => "it took longer than it may: `init` must not wait or loop".to_owned(),
+        Failure::Memory => format!(
+            "it needs more memory than its limit: raise `limits.memory_mib` in plugin.toml ({error:#})"
+        ),
+        _ => format!("{error:#}"),
+    })
+}
+
+fn outgoing(channel: &ChannelKey, draft: &Draft) -> Outgoing {
+    Outgoing {
+        channel_id: channel.id.to_string(),
+        channel_kind: channel.kind.0,
+        sender: draft.from_uid.as_str().to_owned(),
+        client_message_number: draft.client_msg_no.to_string(),
+        topic: draft.topic.to_string(),
+        expire_seconds: draft.expire_s,
+        payload: draft.payload.to_vec(),
+        attributes: Vec::new(),
+    }
+}
+
+fn verdict_of(verdict: TypedVerdict, draft: &Draft) -> Verdict {
+    match verdict {
+        TypedVerdict::Allow => Verdict::Allow,
+        TypedVerdict::Reject(rejection) => Verdict::Reject(Refusal {
+            reason: match rejection.code {
+                0 | 1 => Reason::NOT_ALLOWED,
+                code => Reason(code),
+            },
+            text: (!rejection.text.is_empty()).then(|| Arc::from(rejection.text)),
+        }),
+        TypedVerdict::Rewrite(rewrite) => Verdict::Rewrite(Rewrite {
+            payload: rewrite.payload.map_or_else(|| draft.payload.clone(), Bytes::from),
+            expire_s: rewrite.expire_seconds.unwrap_or(draft.expire_s),
+            topic: rewrite.topic.map_or_else(|| Arc::clone(&draft.topic), Arc::from),
+        }),
+    }
+}
+
+/// FNV-1a over the number that the client gave the message, and the time: the same for a replay of it.
+fn seed_of(number: &[u8], wall_ms: u64) -> u64 {
+    number.iter().fold(0xcbf2_9ce4_8422_2325 ^ wall_ms, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Between 0.8 and 1.2 of this, so that instances made together are not replaced together.
+fn jittered(calls: u32) -> u32 {
+    let mut byte = [0_u8; 2];
+    // Without entropy all are alike, which costs a little evenness and nothing else.
+    let _ = getrandom::fill(&mut byte);
+    let share = 800 + u64::from(u16::from_be_bytes(byte)) * 400 / u64::from(u16::MAX);
+    u32::try_from(u64::from(calls) * share / 1_000)
+        .unwrap_or(u32::MAX)
+        .max(1)
+}

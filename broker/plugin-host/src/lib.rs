@@ -1,0 +1,38 @@
+//! Runs plugins: WebAssembly components, each under limits and with no more of the world than it was granted.
+//!
+//! # Owns
+//! The engine, compiled components and their cache, warm instances, the threads that guests run on, what guests may import.
+//!
+//! # Invariants
+//! - Only the broker's own compiler makes the code that is mapped: what travels is the component (S23).
+//! - What is not both asked for and granted is not linked, so there is no check to forget.
+//! - A guest that traps, overruns or fails in the host is dropped with its store; the next call gets a fresh one.
+//! - No call waits without a bound: the queue is bounded, and every call has a deadline.
+//!
+//! # Absent
+//! Which binding runs when, in which order, and what a failure means: the core decides that.
+
+mod cache;
+mod component;
+mod contract;
+mod engine;
+pub mod frame;
+mod host;
+mod imports;
+mod instance;
+mod limits;
+mod manifest;
+mod pool;
+mod refused;
+mod status;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use cache::compile_child;
+pub use component::{COMPONENT_BYTES_MAX, Hook, Inspected, SUPPORTED_API, inspect};
+pub use host::{Host, HostConfig, LoadRequest};
+pub use limits::Limits;
+pub use manifest::{InstancePolicy, MANIFEST_SECTION, Manifest};
+pub use refused::Refused;
+pub use status::{LogLine, Logs, Status, VersionStatus};

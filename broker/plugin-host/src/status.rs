@@ -1,0 +1,165 @@
+//! What is counted of a version, and the lines that it logged.
+
+use penstock_core::hooks::call::Version;
+use penstock_core::hooks::pipeline::Failure;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Lines that are kept of a version.
+const LINES_MAX: usize = 1_000;
+/// Longest text of a line with its fields, bytes.
+const LINE_BYTES_MAX: usize = 4 << 10;
+/// Lines per second, and at once.
+const LINES_PER_S: f64 = 100.0;
+/// Counters of a plugin's own, and longest name of one.
+const COUNTERS_MAX: usize = 32;
+const COUNTER_BYTES_MAX: usize = 64;
+
+/// A line that a plugin logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Counts the lines of this version.
+    pub number: u64,
+    /// When, ms since 1970, as the plugin sees the time.
+    pub at_ms: u64,
+    /// trace, debug, info, warn or error.
+    pub level: &'static str,
+    /// Text and fields.
+    pub text: String,
+}
+
+/// The last lines of a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logs {
+    /// In order.
+    pub lines: Vec<LogLine>,
+    /// Lines that came too fast and were dropped.
+    pub dropped: u64,
+}
+
+/// What is counted of one version.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VersionStatus {
+    /// Calls that ended, well or not.
+    pub calls: u64,
+    /// Messages of these calls.
+    pub messages: u64,
+    /// Calls that failed, by class.
+    pub failures: BTreeMap<Failure, u64>,
+    /// Time inside guests, s.
+    pub guest_s: f64,
+    /// Time between the wish to call and its start, s.
+    pub queue_s: f64,
+    /// Instances that were made.
+    pub created: u64,
+    /// Instances that were dropped, by reason.
+    pub retired: BTreeMap<&'static str, u64>,
+    /// Highest memory of one instance after a call, bytes.
+    pub memory_high: u64,
+    /// Lines that were dropped.
+    pub lines_dropped: u64,
+    /// The plugin's own counters.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// What is counted of all versions that are loaded.
+pub type Status = Vec<(Version, VersionStatus)>;
+
+/// Counts and lines of one version, shared by its instances.
+#[derive(Debug)]
+pub(crate) struct Board {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    status: VersionStatus,
+    lines: VecDeque<LogLine>,
+    next_line: u64,
+    tokens: f64,
+    refilled: Instant,
+}
+
+impl Board {
+    pub(crate) fn new() -> Board {
+        Board {
+            inner: Mutex::new(Inner {
+                status: VersionStatus::default(),
+                lines: VecDeque::new(),
+                next_line: 0,
+                tokens: LINES_PER_S,
+                refilled: Instant::now(),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Counts stay usable whatever happened to who held them.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut VersionStatus)) {
+        change(&mut self.lock().status);
+    }
+
+    pub(crate) fn status(&self) -> VersionStatus {
+        self.lock().status.clone()
+    }
+
+    /// Keeps a line, unless they come too fast.
+    pub(crate) fn log(&self, level: &'static str, at_ms: u64, mut text: String) {
+        let mut inner = self.lock();
+        let now = Instant::now();
+        let refill = now.duration_since(inner.refilled).as_secs_f64() * LINES_PER_S;
+        inner.refilled = now;
+        inner.tokens = (inner.tokens + refill).min(LINES_PER_S);
+        if inner.tokens < 1.0 {
+            inner.status.lines_dropped += 1;
+            return;
+        }
+        inner.tokens -= 1.0;
+        if text.len() > LINE_BYTES_MAX {
+            let end = (0..=LINE_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at));
+            text.truncate(end.unwrap_or(0));
+        }
+        if inner.lines.len() == LINES_MAX {
+            inner.lines.pop_front();
+        }
+        let number = inner.next_line;
+        inner.next_line += 1;
+        inner.lines.push_back(LogLine {
+            number,
+            at_ms,
+            level,
+            text,
+        });
+    }
+
+    pub(crate) fn logs(&self, from: u64) -> Logs {
+        let inner = self.lock();
+        Logs {
+            lines: inner
+                .lines
+                .iter()
+                .filter(|line| line.number >= from)
+                .cloned()
+                .collect(),
+            dropped: inner.status.lines_dropped,
+        }
+    }
+
+    /// Adds to a counter of the plugin's own; whether there was room for its name.
+    pub(crate) fn add(&self, name: &str, value: u64) -> bool {
+        let counters = &mut self.lock().status.counters;
+        if let Some(counter) = counters.get_mut(name) {
+            *counter = counter.saturating_add(value);
+            return true;
+        }
+        let room = counters.len() < COUNTERS_MAX && name.len() <= COUNTER_BYTES_MAX && !name.is_empty();
+        if room {
+            counters.insert(name.to_owned(), value);
+        }
+        room
+    }
+}

@@ -1,0 +1,76 @@
+//! The plugins as the HTTP API sees them.
+
+use super::Plugins;
+use bytes::Bytes;
+use penstock_core::hooks::call::Digest;
+use penstock_core::hooks::registry::Artifact;
+use penstock_net::http;
+use penstock_plugin_host::{COMPONENT_BYTES_MAX, Hook, SUPPORTED_API};
+use serde_json::{Value, json};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// Uploads that are looked at at a time: each holds its component in memory.
+const UPLOADS_MAX: usize = 2;
+
+/// The plugins as the HTTP API sees them.
+pub struct Api {
+    plugins: Arc<Plugins>,
+    uploads: Semaphore,
+}
+
+impl Api {
+    /// Of these plugins.
+    #[must_use]
+    pub fn new(plugins: &Arc<Plugins>) -> Api {
+        Api {
+            plugins: Arc::clone(plugins),
+            uploads: Semaphore::new(UPLOADS_MAX),
+        }
+    }
+}
+
+impl http::Plugins for Api {
+    fn upload(&self, bytes: Bytes) -> Pin<Box<dyn Future<Output = Result<Artifact, String>> + Send + '_>> {
+        Box::pin(async move {
+            let _permit = self.uploads.acquire().await.map_err(|error| error.to_string())?;
+            let plugins = Arc::clone(&self.plugins);
+            let kept = spawn_blocking(move || plugins.upload(&bytes)).await;
+            kept.map_err(|error| error.to_string())?
+                .map_err(|refused| refused.to_string())
+        })
+    }
+
+    fn artifact(
+        &self,
+        digest: Digest,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Artifact>, String>> + Send + '_>> {
+        Box::pin(async move {
+            let plugins = Arc::clone(&self.plugins);
+            let found = spawn_blocking(move || plugins.artifact(digest)).await;
+            found
+                .map_err(|error| error.to_string())?
+                .map_err(|refused| refused.to_string())
+        })
+    }
+
+    fn status(&self) -> Value {
+        self.plugins.status()
+    }
+
+    fn logs(&self, binding: &str) -> Value {
+        self.plugins.logs(binding)
+    }
+
+    fn api(&self) -> Value {
+        let (major, minor, patch) = SUPPORTED_API;
+        json!({
+            "packages": [format!("penstock:plugin@{major}.{minor}.{patch}")],
+            "hooks": Hook::ALL.map(Hook::interface),
+            "component_bytes_max": COMPONENT_BYTES_MAX,
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! Components by digest, in a folder of this node.
+
+use super::facts;
+use penstock_core::hooks::call::Digest;
+use penstock_core::hooks::registry::{Artifact, Hook};
+use penstock_plugin_host::{Inspected, Refused, inspect};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Most bytes of all components together; what is not named by the registry may be removed by hand.
+const FOLDER_BYTES_MAX: u64 = 4 << 30;
+
+/// Components by digest.
+#[derive(Debug)]
+pub struct Artifacts {
+    folder: PathBuf,
+}
+
+impl Artifacts {
+    pub(super) fn open(folder: PathBuf) -> Result<Artifacts, Refused> {
+        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        Ok(Artifacts { folder })
+    }
+
+    fn path(&self, digest: Digest) -> PathBuf {
+        self.folder.join(format!("{digest}.wasm"))
+    }
+
+    /// Keeps a component durably. The same again changes nothing.
+    pub(super) fn keep(&self, bytes: &[u8]) -> Result<Artifact, Refused> {
+        let inspected = inspect(bytes)?;
+        let path = self.path(inspected.digest);
+        if !path.exists() {
+            self.check_room(inspected.component.len())?;
+            let partial = path.with_extension("partial");
+            let written = File::create(&partial).and_then(|mut file| {
+                file.write_all(&inspected.component)?;
+                file.sync_all()?;
+                fs::rename(&partial, &path)?;
+                File::open(&self.folder)?.sync_all()
+            });
+            written.map_err(|error| failed(&path, &error))?;
+        }
+        Ok(artifact(&inspected))
+    }
+
+    fn check_room(&self, bytes: usize) -> Result<(), Refused> {
+        let listing = fs::read_dir(&self.folder).map_err(|error| failed(&self.folder, &error))?;
+        let used: u64 = listing
+            .filter_map(|entry| entry.ok()?.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum();
+        if used + bytes as u64 > FOLDER_BYTES_MAX {
+            return Err(Refused::Io(format!(
+                "the components of this node take {used} bytes already, at most {FOLDER_BYTES_MAX} are kept: remove some from {}",
+                self.folder.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The bytes of a component; none when it was not uploaded here.
+    pub(super) fn read(&self, digest: Digest) -> Result<Option<Vec<u8>>, Refused> {
+        let path = self.path(digest);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path, &error)),
+        }
+    }
+
+    pub(super) fn describe(&self, digest: Digest) -> Result<Option<Artifact>, Refused> {
+        let Some(bytes) = self.read(digest)? else {
+            return Ok(None);
+        };
+        inspect(&bytes).map(|inspected| Some(artifact(&inspected)))
+    }
+}
+
+fn artifact(inspected: &Inspected) -> Artifact {
+    let names = inspected.hooks.iter().map(|hook| hook.name());
+    Artifact {
+        digest: inspected.digest,
+        hooks: names.filter_map(hook).collect(),
+        facts: facts(inspected),
+    }
+}
+
+fn hook(name: &str) -> Option<Hook> {
+    [Hook::BeforeSend, Hook::PersistAfter]
+        .into_iter()
+        .find(|hook| hook.name() == name)
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Refused {
+    Refused::Io(format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,187 @@
+//! Keeps loaded what the registry names, and reports on candidates.
+
+use super::Plugins;
+use crate::driver::Node;
+use penstock_core::admin::{Answer, Ask};
+use penstock_core::hooks::call::{Digest, Version};
+use penstock_core::hooks::registry::{Bound, Change, Hook, PlacedReport, Registry, ReportState};
+use penstock_core::types::NodeId;
+use penstock_plugin_host::{LoadRequest, Refused, inspect};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Longest reason that is reported to the registry, bytes.
+const REASON_BYTES_MAX: usize = 1_000;
+
+/// Follows the registry until the node is gone.
+pub async fn follow(
+    plugins: Arc<Plugins>,
+    node: Weak<Node>,
+    this: NodeId,
+    mut registry: watch::Receiver<Arc<Registry>>,
+) {
+    let mut keeper = Keeper {
+        plugins,
+        this,
+        loading: BTreeMap::new(),
+        reported: BTreeSet::new(),
+    };
+    loop {
+        let now = Arc::clone(&registry.borrow_and_update());
+        keeper.load(&now);
+        keeper.report(&now, &node).await;
+        if registry.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Keeper {
+    plugins: Arc<Plugins>,
+    this: NodeId,
+    /// What the registry names, with the task that loads it.
+    loading: BTreeMap<Version, JoinHandle<()>>,
+    /// Rollouts that were reported on.
+    reported: BTreeSet<u64>,
+}
+
+impl Keeper {
+    /// Begins to load what is new, and lets go of what the registry does not name any more.
+    fn load(&mut self, registry: &Registry) {
+        let wanted: BTreeMap<Version, Arc<Bound>> = registry
+            .versions()
+            .map(|(bound, version)| (version.clone(), Arc::clone(bound)))
+            .collect();
+        self.loading.retain(|version, task| {
+            let stays = wanted.contains_key(version);
+            if !stays {
+                task.abort();
+                self.plugins.host.unload(version);
+                self.plugins.failed().remove(version);
+            }
+            stays
+        });
+        for (version, bound) in wanted {
+            if self.loading.contains_key(&version) {
+                continue;
+            }
+            self.plugins.host.expect(&version);
+            let plugins = Arc::clone(&self.plugins);
+            let of = version.clone();
+            let task = tokio::task::spawn_blocking(move || load(&plugins, of, &bound));
+            self.loading.insert(version, task);
+        }
+    }
+
+    /// Tries out the candidates that nobody here has reported on.
+    async fn report(&mut self, registry: &Registry, node: &Weak<Node>) {
+        for plugin in registry.plugins.values() {
+            let Some(rollout) = &plugin.rollout else { continue };
+            let known = rollout.reports.contains_key(&self.this) || !rollout.wanted.contains(&self.this);
+            if known || !self.reported.insert(rollout.id) {
+                continue;
+            }
+            let bindings: Vec<Arc<Bound>> = registry
+                .bindings()
+                .iter()
+                .filter(|bound| bound.binding.plugin == plugin.name)
+                .cloned()
+                .collect();
+            let plugins = Arc::clone(&self.plugins);
+            let (digest, rollout) = (rollout.artifact.digest, rollout.id);
+            let tried = tokio::task::spawn_blocking(move || try_out(&plugins, digest, &bindings)).await;
+            let tried = tried.unwrap_or_else(|error| Err(Refused::Io(error.to_string())));
+            let change = Change::Report(PlacedReport {
+                plugin: Arc::clone(&plugin.name),
+                rollout,
+                node: self.this,
+                state: if tried.is_ok() {
+                    ReportState::Ready
+                } else {
+                    ReportState::Failed
+                },
+                text: Arc::from(tried.err().map_or_else(String::new, |error| shortened(error.to_string()))),
+            });
+            let Some(node) = node.upgrade() else { return };
+            if let Answer::Failed(failure) = node.ask(Ask::ChangeRegistry(Box::new(change))).await {
+                tracing::warn!(plugin = &*plugin.name, ?failure, "the report on a candidate was not taken");
+                self.reported.remove(&rollout);
+            }
+        }
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() > REASON_BYTES_MAX {
+        let end = (0..=REASON_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(end.unwrap_or(0));
+    }
+    text
+}
+
+fn load(plugins: &Plugins, version: Version, bound: &Bound) {
+    let loaded = request(plugins, version.clone(), bound).and_then(|request| plugins.host.load(request));
+    match loaded {
+        Ok(_) => {
+            plugins.failed().remove(&version);
+            tracing::info!(binding = &*version.binding, digest = %version.digest, "a plugin is loaded");
+        }
+        Err(error) => {
+            // What waits for it is answered; the binding's policy decides.
+            plugins.host.unload(&version);
+            tracing::error!(binding = &*version.binding, digest = %version.digest, %error, "a plugin cannot be loaded");
+            plugins.failed().insert(version, error.to_string());
+        }
+    }
+}
+
+fn request(plugins: &Plugins, version: Version, bound: &Bound) -> Result<LoadRequest, Refused> {
+    let component = component(plugins, version.digest)?;
+    Ok(LoadRequest {
+        version,
+        component,
+        config: serde_json::from_slice(&bound.binding.config).unwrap_or_default(),
+        grants: serde_json::from_slice(&bound.binding.grants).unwrap_or_default(),
+        hook: bound.binding.hook.name().to_owned(),
+    })
+}
+
+fn component(plugins: &Plugins, digest: Digest) -> Result<Vec<u8>, Refused> {
+    plugins.artifacts.read(digest)?.ok_or_else(|| {
+        Refused::Io(format!(
+            "the component {digest} is not on this node: upload it to `POST /v1/plugins` here too"
+        ))
+    })
+}
+
+/// Compiles and starts a candidate for each of its plugin's bindings, or as its manifest has it when there is none.
+fn try_out(plugins: &Plugins, digest: Digest, bindings: &[Arc<Bound>]) -> Result<(), Refused> {
+    let version = |binding: &str| Version {
+        binding: Arc::from(binding),
+        digest,
+        generation: 0,
+    };
+    for bound in bindings {
+        let request = request(plugins, version(&bound.binding.id), bound)?;
+        plugins.host.try_out(request)?;
+    }
+    if bindings.is_empty() {
+        let component = component(plugins, digest)?;
+        let inspected = inspect(&component)?;
+        let hook = inspected
+            .hooks
+            .iter()
+            .next()
+            .map_or(Hook::BeforeSend.name(), |hook| hook.name());
+        plugins.host.try_out(LoadRequest {
+            version: version(""),
+            component,
+            config: serde_json::Map::new(),
+            grants: inspected.manifest.capabilities,
+            hook: hook.to_owned(),
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The plugins of this node: the components that were uploaded, and the host that runs what the registry names.
+//!
+//! # Owns
+//! The folder of components, the plugin host, what became of each version that the registry wants here.
+//!
+//! # Absent
+//! Which version runs in which channel: the core decides by the registry.
+
+mod api;
+mod artifacts;
+mod follow;
+
+pub use api::Api;
+pub use artifacts::Artifacts;
+pub use follow::follow;
+
+use bytes::Bytes;
+use penstock_core::hooks::call::{Call, Digest, Returned, Version};
+use penstock_core::hooks::registry::Artifact;
+use penstock_plugin_host::{Host, HostConfig, Refused};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The hidden command of the binary that compiles a component.
+pub const COMPILE_COMMAND: &str = "plugin-compile";
+
+/// Threads that plugins run on. More than processors, because a plugin may hold one until its deadline.
+const THREADS: usize = 4;
+
+/// The plugins of a node.
+#[derive(Debug)]
+pub struct Plugins {
+    host: Host,
+    artifacts: Artifacts,
+    /// What could not be loaded, and why.
+    failed: Mutex<BTreeMap<Version, String>>,
+}
+
+impl Plugins {
+    /// Opens the folder of plugins within the data directory, and starts the host.
+    ///
+    /// # Errors
+    /// When a folder cannot be made, or the system gives no threads.
+    pub fn start(data: &Path) -> Result<Plugins, Refused> {
+        let folder = data.join("plugins");
+        let this = std::env::current_exe()
+            .map_err(|error| Refused::Io(format!("the path of this program is unknown: {error}")))?;
+        let host = Host::start(HostConfig {
+            cache: folder.join("compiled"),
+            compiler: compiler(this.into_os_string()),
+            threads: THREADS,
+        })?;
+        Ok(Plugins {
+            host,
+            artifacts: Artifacts::open(folder.join("components"))?,
+            failed: Mutex::default(),
+        })
+    }
+
+    fn failed(&self) -> MutexGuard<'_, BTreeMap<Version, String>> {
+        // The map is whole between two statements, whatever a holder died of.
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts and state of each version that this node runs or could not load.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        let loaded = self.host.status().into_iter().map(|(version, status)| {
+            let failures: BTreeMap<String, u64> = status
+                .failures
+                .iter()
+                .map(|(failure, count)| (format!("{failure:?}").to_lowercase(), *count))
+                .collect();
+            json!({
+                "binding": &*version.binding,
+                "digest": version.digest.to_string(),
+                "generation": version.generation,
+                "state": "ready",
+                "calls": status.calls,
+                "messages": status.messages,
+                "failures": failures,
+                "guest_seconds": status.guest_s,
+                "queue_seconds": status.queue_s,
+                "instances_created": status.created,
+                "instances_retired": status.retired,
+                "memory_high_bytes": status.memory_high,
+                "log_lines_dropped": status.lines_dropped,
+                "counters": status.counters,
+            })
+        });
+        let failed = self.failed();
+        let failed = failed.iter().map(|(version, why)| {
+            json!({
+                "binding": &*version.binding,
+                "digest": version.digest.to_string(),
+                "generation": version.generation,
+                "state": "failed",
+                "reason": why,
+            })
+        });
+        loaded.chain(failed).collect()
+    }
+
+    /// Lines that the versions of a binding logged.
+    #[must_use]
+    pub fn logs(&self, binding: &str) -> Value {
+        let loaded = self.host.status().into_iter();
+        let versions = loaded.filter(|(version, _)| &*version.binding == binding);
+        let lines = versions.flat_map(|(version, _)| {
+            let logs = self.host.logs(&version, 0);
+            logs.lines.into_iter().map(move |line| {
+                json!({
+                    "digest": version.digest.to_string(),
+                    "number": line.number,
+                    "at_ms": line.at_ms,
+                    "level": line.level,
+                    "text": line.text,
+                })
+            })
+        });
+        lines.collect()
+    }
+
+    /// Keeps a component, and says what it is.
+    ///
+    /// # Errors
+    /// Why this broker could not run it.
+    pub fn upload(&self, bytes: &[u8]) -> Result<Artifact, Refused> {
+        self.artifacts.keep(bytes)
+    }
+
+    /// What a component that was uploaded is; none when it was not.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn artifact(&self, digest: Digest) -> Result<Option<Artifact>, Refused> {
+        self.artifacts.describe(digest)
+    }
+
+    /// Ends the host.
+    pub fn stop(&self) {
+        self.host.stop();
+    }
+}
+
+impl crate::driver::Plugins for Plugins {
+    fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
+        self.host.call(call, reply);
+    }
+}
+
+/// Compiles in a process of its own. Tests that run a node inside their own program have no such command, and compile in place.
+fn compiler(this: OsString) -> Option<Vec<OsString>> {
+    let is_broker = Path::new(&this).file_stem().is_some_and(|stem| stem == "penstock");
+    is_broker.then(|| vec![this, OsString::from(COMPILE_COMMAND)])
+}
+
+/// The facts of a component that the registry carries for people: name, version and imports.
+pub(crate) fn facts(inspected: &penstock_plugin_host::Inspected) -> Bytes {
+    let facts = json!({
+        "name": inspected.manifest.name,
+        "version": inspected.manifest.version,
+        "imports": inspected.imports,
+        "capabilities": inspected.manifest.capabilities,
+        "bytes": inspected.component.len(),
+    });
+    Bytes::from(facts.to_string())
+}
+
