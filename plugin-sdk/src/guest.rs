@@ -1,0 +1,161 @@
+//! The traits that a plugin implements, and the macros that make a component of it.
+
+use crate::bindings::consumer;
+use crate::frame::{Batch, Message};
+use crate::host;
+use crate::verdict::{Verdict, Verdicts};
+
+pub use consumer::exports::penstock::plugin::persist_after::Done;
+pub use consumer::penstock::plugin::types::{Failure, FailureKind, KvChange, KvOperation, KvValue};
+
+/// Judges messages before they are stored. Give the type to [`filter!`](crate::filter).
+pub trait Filter: Sized + 'static {
+    /// Made once for each instance, of the configuration of the binding: JSON text.
+    ///
+    /// # Errors
+    /// When the configuration is wrong; the text is shown to the operator.
+    fn new(config: &str) -> Result<Self, String>;
+
+    /// The verdict on a message that somebody wants to send.
+    fn before_send(&mut self, message: Message<'_>) -> Verdict;
+}
+
+/// Works on committed messages. Give the type to [`consumer!`](crate::consumer).
+pub trait Consumer: Sized + 'static {
+    /// Made once for each instance, of the configuration of the binding: JSON text.
+    ///
+    /// # Errors
+    /// When the configuration is wrong; the text is shown to the operator.
+    fn new(config: &str) -> Result<Self, String>;
+
+    /// Works on a batch of one channel, which comes in order and at least once.
+    ///
+    /// # Errors
+    /// When nothing of the batch was done, and what the broker does about it.
+    fn persist_after(&mut self, batch: &Batch<'_>) -> Result<Done, Failure>;
+}
+
+/// Begins an instance: from now on a panic is a line of the log before it ends the instance.
+///
+/// # Errors
+/// What the plugin says against its configuration.
+pub fn started<T>(make: impl FnOnce(&str) -> Result<T, String>, config: &str) -> Result<T, String> {
+    std::panic::set_hook(Box::new(|panic| host::error(&panic.to_string())));
+    make(config)
+}
+
+/// Answers a call of `before-send`.
+///
+/// # Panics
+/// When the frame is not whole.
+pub fn judged(filter: &mut impl Filter, arena: &[u8], index: &[u32]) -> (Vec<u8>, Vec<u32>) {
+    let batch = Batch::parse(arena, index).unwrap_or_else(|error| panic!("{error}"));
+    let mut verdicts = Verdicts::new();
+    for message in batch.messages() {
+        verdicts.push(&filter.before_send(message));
+    }
+    verdicts.finish()
+}
+
+/// Answers a call of `persist-after`.
+///
+/// # Errors
+/// What the plugin says.
+///
+/// # Panics
+/// When the frame is not whole.
+pub fn consumed(consumer: &mut impl Consumer, arena: &[u8], index: &[u32]) -> Result<Done, Failure> {
+    let batch = Batch::parse(arena, index).unwrap_or_else(|error| panic!("{error}"));
+    consumer.persist_after(&batch)
+}
+
+/// Embeds the `plugin.toml` beside the `Cargo.toml` of the plugin.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! manifest {
+    () => {
+        #[cfg(target_family = "wasm")]
+        #[unsafe(link_section = "penstock:manifest")]
+        #[used]
+        static PENSTOCK_MANIFEST: [u8; include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/plugin.toml"))
+            .len()] = *include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/plugin.toml"));
+    };
+}
+
+/// Makes a component of a [`Filter`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it only
+/// checks that the type is a filter.
+#[macro_export]
+macro_rules! filter {
+    ($plugin:ty) => {
+        $crate::manifest!();
+
+        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Filter>::new;
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            std::thread_local! {
+                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
+            }
+
+            impl $crate::bindings::filter::exports::penstock::plugin::lifecycle::Guest for Component {
+                fn init(config: String) -> Result<(), String> {
+                    let plugin = $crate::bindings::started(<$plugin as $crate::Filter>::new, &config)?;
+                    PLUGIN.set(Some(plugin));
+                    Ok(())
+                }
+            }
+
+            impl $crate::bindings::filter::exports::penstock::plugin::before_send::Guest for Component {
+                fn handle(arena: Vec<u8>, index: Vec<u32>) -> (Vec<u8>, Vec<u32>) {
+                    PLUGIN.with_borrow_mut(|plugin| {
+                        let plugin = plugin.as_mut().expect("init comes before every call");
+                        $crate::bindings::judged(plugin, &arena, &index)
+                    })
+                }
+            }
+
+    $crate::bindings::filter::export_filter!(Component with_types_in $crate::bindings::filter);
+        };
+    };
+}
+
+/// Makes a component of a [`Consumer`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it
+/// only checks that the type is a consumer.
+#[macro_export]
+macro_rules! consumer {
+    ($plugin:ty) => {
+        $crate::manifest!();
+
+        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Consumer>::new;
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            std::thread_local! {
+                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
+            }
+
+            impl $crate::bindings::consumer::exports::penstock::plugin::lifecycle::Guest for Component {
+                fn init(config: String) -> Result<(), String> {
+                    let plugin = $crate::bindings::started(<$plugin as $crate::Consumer>::new, &config)?;
+                    PLUGIN.set(Some(plugin));
+                    Ok(())
+                }
+            }
+
+            impl $crate::bindings::consumer::exports::penstock::plugin::persist_after::Guest for Component {
+                fn handle(arena: Vec<u8>, index: Vec<u32>) -> Result<$crate::Done, $crate::Failure> {
+                    PLUGIN.with_borrow_mut(|plugin| {
+                        let plugin = plugin.as_mut().expect("init comes before every call");
+                        $crate::bindings::consumed(plugin, &arena, &index)
+                    })
+                }
+            }
+
+    $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
+        };
+    };
+}
