@@ -18,6 +18,7 @@
 //! # Absent
 //! No plugin runs here: a stage or consumer that lives elsewhere is an output, and its answer comes by token.
 
+pub mod call;
 pub mod cursors;
 pub mod faults;
 pub mod pipeline;

@@ -1,0 +1,126 @@
+//! What the core asks of a plugin, and what it gets back. Free of WebAssembly: the plugin host translates.
+
+use super::pipeline::{Failure, Verdict};
+use crate::message::{Draft, Message};
+use crate::types::{ChannelKey, Incarnation};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// SHA-256 of a plugin's component: its name everywhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{self}")
+    }
+}
+
+/// Which code runs for a binding, and under which configuration. An answer belongs to the version that was asked: a swap
+/// never falls into the middle of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The binding.
+    pub binding: Arc<str>,
+    /// The component.
+    pub digest: Digest,
+    /// Counts the changes of the binding's configuration and grants.
+    pub generation: u64,
+}
+
+/// One call of a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// What runs.
+    pub version: Version,
+    /// The channel of the work.
+    pub channel: ChannelKey,
+    /// An answer later than this is not waited for; the guest is stopped by then.
+    pub within: Duration,
+    /// What it is asked.
+    pub work: Work,
+}
+
+/// What a plugin is asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Judge drafts, at least one.
+    BeforeSend {
+        /// The drafts as earlier stages left them.
+        drafts: Vec<Draft>,
+        /// Wall clock of the batch, ms since 1970: what the guest reads as the time.
+        wall_ms: u64,
+    },
+    /// Work on committed messages, at least one, contiguous and in order.
+    PersistAfter {
+        /// Which creation of the channel.
+        incarnation: Incarnation,
+        /// The messages.
+        messages: Vec<Message>,
+    },
+}
+
+/// What a plugin answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// One verdict for each draft of [`Work::BeforeSend`].
+    Verdicts(Vec<Verdict>),
+    /// The leading messages of [`Work::PersistAfter`] that are done; 0 is a retry.
+    Done {
+        /// How many, at most all.
+        messages: u32,
+        /// Changes of the binding's keys that these messages cause.
+        changes: Vec<KvChange>,
+    },
+}
+
+/// A change of one key, exactly once per message and key (M-18).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvChange {
+    /// The message that causes it: its place in the call.
+    pub message: u32,
+    /// The key within the binding's namespace.
+    pub key: Bytes,
+    /// What happens to it.
+    pub operation: KvOperation,
+}
+
+/// What happens to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KvOperation {
+    /// It gets this value, for so many milliseconds (0: for ever).
+    Set {
+        /// The value.
+        value: Bytes,
+        /// Life time, ms.
+        ttl_ms: u64,
+    },
+    /// Its number grows by this.
+    Increment(i64),
+    /// It goes.
+    Delete,
+}
+
+/// Why a plugin gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The call itself failed: the guest is broken, too slow, or could not be run.
+    Call(Failure),
+    /// The guest wants to be asked again, not before this pause when it named one.
+    Retry {
+        /// Wished pause.
+        after: Option<Duration>,
+    },
+    /// The guest says that the first message which is not done can never be done.
+    Poison,
+}
+
+/// The result of a call.
+pub type Returned = Result<Answer, Failed>;
