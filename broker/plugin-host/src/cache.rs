@@ -9,7 +9,9 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -19,18 +21,26 @@ const COMPILE_WITHIN: Duration = Duration::from_secs(120);
 /// Processor time and address space of the compiler.
 const COMPILE_CPU_S: u64 = 120;
 const COMPILE_BYTES: u64 = 8 << 30;
+/// What is kept of the compiler's words, bytes.
+const SAID_BYTES_MAX: u64 = 4_096;
 
 /// Compiled components of one folder.
 #[derive(Debug)]
 pub(crate) struct Cache {
     folder: PathBuf,
     compiler: Option<Vec<OsString>>,
+    /// One compilation at a time: two of the same component would write the same files, and a compiler takes a processor.
+    turn: Mutex<()>,
 }
 
 impl Cache {
     pub(crate) fn open(folder: PathBuf, compiler: Option<Vec<OsString>>) -> io::Result<Cache> {
         fs::create_dir_all(&folder)?;
-        Ok(Cache { folder, compiler })
+        Ok(Cache {
+            folder,
+            compiler,
+            turn: Mutex::new(()),
+        })
     }
 
     /// The compiled component of this name: mapped when it is there and whole, else compiled first.
@@ -47,6 +57,8 @@ impl Cache {
         let mut compatible = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut compatible);
         let code = self.folder.join(format!("{wanted}-{:016x}.cwasm", compatible.finish()));
+        // The lock guards files, which a compilation that died left as they may be found after a crash too.
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_whole(&code) {
             self.compile(engine, component, &code)?;
         }
@@ -118,31 +130,49 @@ fn run(command: &[OsString], source: &Path, code: &Path) -> Result<(), Refused> 
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // What the operator keeps in the environment is no business of a process that reads hostile bytes.
+        .env_clear()
         .spawn()
         .map_err(|error| refused(&error))?;
-    let deadline = Instant::now() + COMPILE_WITHIN;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(|error| refused(&error))? {
-            break status;
-        }
-        if Instant::now() > deadline {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(Refused::Compile(format!(
-                "it took longer than {} s",
-                COMPILE_WITHIN.as_secs()
-            )));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let said = said(&mut child);
+    let status = wait(&mut child)?;
     if status.success() {
         return Ok(());
     }
-    let mut said = String::new();
-    if let Some(mut stderr) = child.stderr.take() {
-        let _ = io::Read::read_to_string(&mut io::Read::take(&mut stderr, 4_096), &mut said);
-    }
+    let said = said.and_then(|thread| thread.join().ok()).unwrap_or_default();
     Err(Refused::Compile(format!("{status}: {}", said.trim())))
+}
+
+/// Waits for the compiler, and ends it when it takes too long.
+fn wait(child: &mut Child) -> Result<ExitStatus, Refused> {
+    let deadline = Instant::now() + COMPILE_WITHIN;
+    loop {
+        let ended = child.try_wait().map_err(|error| Refused::Compile(error.to_string()))?;
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+        if Instant::now() > deadline {
+            // It may have ended by itself in this moment.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Refused::Compile(format!("it took longer than {} s", COMPILE_WITHIN.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Reads what a child says of its failure, all the time: a pipe that nobody reads would hold the child up.
+fn said(child: &mut Child) -> Option<JoinHandle<String>> {
+    let mut stderr = child.stderr.take()?;
+    let thread = std::thread::Builder::new().name("plugin-compile".to_owned());
+    let reading = thread.spawn(move || {
+        let mut said = Vec::new();
+        // What cannot be read is missing from an error's text, and nothing else.
+        let _ = io::Read::read_to_end(&mut io::Read::take(&mut stderr, SAID_BYTES_MAX), &mut said);
+        let _ = io::copy(&mut stderr, &mut io::sink());
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    reading.ok()
 }
 
 /// What the child process does: reads a component, writes its code. It bounds itself first, because compilers meet hostile input.

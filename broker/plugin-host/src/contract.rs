@@ -89,6 +89,7 @@ pub(crate) struct Value {
 #[derive(Clone, Copy, ComponentType, Lift)]
 #[component(enum)]
 #[repr(u8)]
+#[expect(dead_code, reason = "guests make the values")]
 pub(crate) enum FailureKind {
     #[component(name = "retry")]
     Retry,

@@ -1,5 +1,6 @@
 //! The engine that all guests run on, and the clock that ends their calls.
 
+use crate::limits::{INSTANCES_MAX, MEMORIES_MAX, TABLES_MAX};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,10 +45,9 @@ fn pool() -> PoolingAllocationConfig {
         .total_core_instances(1024)
         .total_memories(256)
         .total_tables(1024)
-        // No component takes more than a part of the pool: one of many empty memories would leave none to the others.
-        .max_core_instances_per_component(64)
-        .max_memories_per_component(4)
-        .max_tables_per_component(16)
+        .max_core_instances_per_component(bound(INSTANCES_MAX))
+        .max_memories_per_component(bound(MEMORIES_MAX))
+        .max_tables_per_component(bound(TABLES_MAX))
         .total_stacks(256)
         .max_memory_size(128 << 20)
         .table_elements(100_000)
@@ -60,6 +60,10 @@ fn pool() -> PoolingAllocationConfig {
         .decommit_batch_size(32)
         .max_unused_warm_slots(64);
     pool
+}
+
+fn bound(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Moves the engine's epoch on while calls are under way, and sleeps otherwise (M-19).

@@ -83,7 +83,8 @@ impl Host {
     }
 
     /// Loads a version: compiles it if need be, makes a first instance and calls its `init` with the real configuration. Takes up
-    /// to minutes for a large component: not for a thread that others wait for. When it fails, what waited is answered.
+    /// to minutes for a large component: not for a thread that others wait for. When it fails, what waited is answered; if the
+    /// version was loaded before, it runs on as it was.
     ///
     /// # Errors
     /// Why it cannot run here.
@@ -92,12 +93,12 @@ impl Host {
         self.workshop.expect(&version);
         let prepared = self.prepare(request);
         match prepared {
-            Ok((prepared, inspected)) => {
-                self.workshop.loaded(&version, Arc::new(prepared));
+            Ok((prepared, first, inspected)) => {
+                self.workshop.loaded(&version, prepared, first);
                 Ok(inspected)
             }
             Err(refused) => {
-                self.workshop.unload(&version);
+                self.workshop.give_up(&version);
                 Err(refused)
             }
         }
@@ -108,10 +109,10 @@ impl Host {
     /// # Errors
     /// Why it cannot run here.
     pub fn try_out(&self, request: LoadRequest) -> Result<Inspected, Refused> {
-        self.prepare(request).map(|(_, inspected)| inspected)
+        self.prepare(request).map(|(_, _, inspected)| inspected)
     }
 
-    fn prepare(&self, request: LoadRequest) -> Result<(Prepared, Inspected), Refused> {
+    fn prepare(&self, request: LoadRequest) -> Result<(Arc<Prepared>, Guest, Inspected), Refused> {
         let inspected = inspect(&request.component)?;
         if let Some(capability) = inspected.manifest.capabilities.difference(&request.grants).next() {
             return Err(Refused::NotGranted {
@@ -132,11 +133,13 @@ impl Host {
         let per_call = inspected.manifest.instance.policy == InstancePolicy::PerCall;
         let limits = inspected.manifest.limits();
         let prepared = Arc::new(Prepared::new(&self.engine, &component, limits, per_call, config)?);
-        // The first instance shows that there can be others; the threads make their own.
-        drop(Guest::start(&prepared, self.workshop.ticker())?);
-        let prepared = Arc::into_inner(prepared)
-            .ok_or_else(|| Refused::Io("the first instance is still held".to_owned()))?;
-        Ok((prepared, inspected))
+        let first = Guest::start(&prepared, self.workshop.ticker())?;
+        Ok((prepared, first, inspected))
+    }
+
+    /// Says that a version that was expected will not come: what waits is answered that it is not here. One that is loaded runs on.
+    pub fn give_up(&self, version: &Version) {
+        self.workshop.give_up(version);
     }
 
     /// Takes a version away. Calls that run are answered; what waits is answered that it is not here.
@@ -147,6 +150,14 @@ impl Host {
     /// Does a call on another thread. `reply` is called exactly once, perhaps at once, and must not block.
     pub fn call(&self, call: Call, reply: impl FnOnce(Returned) + Send + 'static) {
         self.workshop.submit(call, Box::new(reply));
+    }
+
+    /// Does a call on the calling thread, which is held until the guest is done: for tools that measure or test a plugin.
+    ///
+    /// # Errors
+    /// When the call fails, as for every other.
+    pub fn call_here(&self, call: &Call) -> Returned {
+        self.workshop.call_here(call)
     }
 
     /// What is counted of each version that is loaded.

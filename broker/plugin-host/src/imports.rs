@@ -22,6 +22,7 @@ pub(crate) struct State {
 #[derive(Clone, Copy, ComponentType, Lift)]
 #[component(enum)]
 #[repr(u8)]
+#[expect(dead_code, reason = "guests make the values")]
 enum Level {
     #[component(name = "trace")]
     Trace,

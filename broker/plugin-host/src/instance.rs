@@ -2,7 +2,7 @@
 
 use crate::component::Hook;
 use crate::contract::{
-    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, Outgoing, PersistFunction, TypedFunction, TypedVerdict,
+    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction, TypedFunction,
 };
 use crate::engine::{Ticker, ticks};
 use crate::frame;
@@ -10,10 +10,11 @@ use crate::imports::{State, interface, linker};
 use crate::limits::{Limits, Watch};
 use crate::refused::Refused;
 use crate::status::Board;
+use crate::typed;
 use penstock_core::hooks::call::{Answer, Call, Failed, KvChange, KvOperation, Returned, Work};
-use penstock_core::hooks::pipeline::{Failure, Rewrite, Verdict};
-use penstock_core::message::{Draft, Message, Refusal};
-use penstock_core::types::{ChannelKey, Incarnation, Reason};
+use penstock_core::hooks::pipeline::Failure;
+use penstock_core::message::{Draft, Message};
+use penstock_core::types::{ChannelKey, Incarnation};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 const HANDLES_MAX: usize = 1_024;
 /// An instance whose memory grew to this share of its limit is replaced.
 const MEMORY_SHARE: usize = 2;
+/// So is one that grew beyond twice what it had after `init`, and by more than this, bytes: runtimes leak.
+const GROWTH_BYTES: usize = 4 << 20;
 
 /// A component with all that its instances share.
 pub(crate) struct Prepared {
@@ -147,9 +150,14 @@ impl Guest {
         })
     }
 
-    /// Does a call. The second value says why the instance must not be used again.
-    pub(crate) fn call(&mut self, call: &Call, ticker: &Ticker) -> (Returned, Option<&'static str>) {
-        self.store.set_epoch_deadline(ticks(call.within));
+    /// Whether it is an instance of this.
+    pub(crate) fn is_of(&self, prepared: &Arc<Prepared>) -> bool {
+        Arc::ptr_eq(&self.prepared, prepared)
+    }
+
+    /// Does a call, which is ended after `within`. The second value says why the instance must not be used again.
+    pub(crate) fn call(&mut self, call: &Call, within: Duration, ticker: &Ticker) -> (Returned, Option<&'static str>) {
+        self.store.set_epoch_deadline(ticks(within));
         self.store.set_hostcall_fuel(self.prepared.limits.crossing_bytes);
         self.calls_left = self.calls_left.saturating_sub(1);
         self.store.data_mut().watch.refused = false;
@@ -184,7 +192,8 @@ impl Guest {
         if self.calls_left == 0 {
             return Some("calls");
         }
-        if memory > limits.memory_bytes / MEMORY_SHARE && memory > self.memory_first {
+        let grown = memory > self.memory_first.saturating_mul(2).max(self.memory_first + GROWTH_BYTES);
+        if grown || (memory > limits.memory_bytes / MEMORY_SHARE && memory > self.memory_first) {
             return Some("memory");
         }
         (self.born.elapsed() > limits.age_max).then_some("age")
@@ -194,20 +203,11 @@ impl Guest {
         let seed = drafts.first().map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
         self.moment(wall_ms, seed);
         if let Some(function) = self.typed {
-            let messages = drafts.iter().map(|draft| outgoing(channel, draft)).collect();
+            let messages = drafts.iter().map(|draft| typed::outgoing(channel, draft)).collect();
             let (verdicts,) = self.run(&function, (messages,))?;
-            if verdicts.len() != drafts.len() {
-                return Err(self.bad(&format!(
-                    "{} verdicts for {} messages",
-                    verdicts.len(),
-                    drafts.len()
-                )));
-            }
-            let verdicts = verdicts
-                .into_iter()
-                .zip(drafts)
-                .map(|(verdict, draft)| verdict_of(verdict, draft));
-            return Ok(Answer::Verdicts(verdicts.collect()));
+            return typed::verdicts(verdicts, drafts, PAYLOAD_BYTES_MAX)
+                .map(Answer::Verdicts)
+                .map_err(|error| self.bad(&error.to_string()));
         }
         let Some(function) = self.flat else {
             return Err(Failed::Call(Failure::NotReady));
@@ -374,37 +374,6 @@ fn start_failed(store: &Store<State>, error: &wasmtime::Error) -> Refused {
         ),
         _ => format!("{error:#}"),
     })
-}
-
-fn outgoing(channel: &ChannelKey, draft: &Draft) -> Outgoing {
-    Outgoing {
-        channel_id: channel.id.to_string(),
-        channel_kind: channel.kind.0,
-        sender: draft.from_uid.as_str().to_owned(),
-        client_message_number: draft.client_msg_no.to_string(),
-        topic: draft.topic.to_string(),
-        expire_seconds: draft.expire_s,
-        payload: draft.payload.to_vec(),
-        attributes: Vec::new(),
-    }
-}
-
-fn verdict_of(verdict: TypedVerdict, draft: &Draft) -> Verdict {
-    match verdict {
-        TypedVerdict::Allow => Verdict::Allow,
-        TypedVerdict::Reject(rejection) => Verdict::Reject(Refusal {
-            reason: match rejection.code {
-                0 | 1 => Reason::NOT_ALLOWED,
-                code => Reason(code),
-            },
-            text: (!rejection.text.is_empty()).then(|| Arc::from(rejection.text)),
-        }),
-        TypedVerdict::Rewrite(rewrite) => Verdict::Rewrite(Rewrite {
-            payload: rewrite.payload.map_or_else(|| draft.payload.clone(), Bytes::from),
-            expire_s: rewrite.expire_seconds.unwrap_or(draft.expire_s),
-            topic: rewrite.topic.map_or_else(|| Arc::clone(&draft.topic), Arc::from),
-        }),
-    }
 }
 
 /// FNV-1a over the number that the client gave the message, and the time: the same for a replay of it.

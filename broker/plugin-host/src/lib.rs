@@ -22,11 +22,11 @@ mod imports;
 mod instance;
 mod limits;
 mod manifest;
-mod pool;
 mod refused;
 mod status;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod worker;
 
 pub use cache::compile_child;

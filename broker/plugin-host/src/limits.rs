@@ -20,6 +20,11 @@ pub struct Limits {
     pub age_max: Duration,
 }
 
+/// Core instances, memories and tables of one component. One of many empty memories would leave none to the others.
+pub(crate) const INSTANCES_MAX: usize = 64;
+pub(crate) const MEMORIES_MAX: usize = 4;
+pub(crate) const TABLES_MAX: usize = 16;
+
 /// Least and most memory that a manifest may ask for, MiB.
 pub(crate) const MEMORY_MIB: std::ops::RangeInclusive<u32> = 1..=128;
 
@@ -85,5 +90,18 @@ impl ResourceLimiter for Watch {
         let allowed = desired <= self.table_max;
         self.refused |= !allowed;
         Ok(allowed)
+    }
+
+    // The pool bounds these too; instances that are made on demand have nothing else.
+    fn instances(&self) -> usize {
+        INSTANCES_MAX
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_MAX
     }
 }

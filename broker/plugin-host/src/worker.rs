@@ -3,16 +3,19 @@
 
 use crate::engine::Ticker;
 use crate::instance::{Guest, Prepared};
-use crate::pool::Pool;
 use crate::refused::Refused;
 use penstock_core::hooks::call::{Call, Failed, Returned, Version, Work};
 use penstock_core::hooks::pipeline::Failure;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Calls that may wait in one lane.
 const LANE_CALLS_MAX: usize = 256;
+/// An instance that was not called for so long is dropped, but for one of each version: a call should not wait for `init`.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often idle ones are looked for.
+const TEND: Duration = Duration::from_secs(5);
 
 /// Is told the result of a call, exactly once.
 pub(crate) type Reply = Box<dyn FnOnce(Returned) + Send>;
@@ -24,12 +27,16 @@ struct Job {
     since: Instant,
 }
 
-/// The calls of one version.
+/// The calls and the warm instances of one version.
 #[derive(Default)]
 struct Lane {
+    /// Tells this life of the version from an earlier one, whose calls may still run.
+    number: u64,
     waiting: VecDeque<Job>,
     /// None while it is still being loaded.
     prepared: Option<Arc<Prepared>>,
+    /// Used from the end, so that those in front become idle.
+    warm: Vec<(Guest, Instant)>,
     running: usize,
     /// Whether it stands in the list of lanes that have work.
     queued: bool,
@@ -40,7 +47,30 @@ struct Lanes {
     lanes: BTreeMap<Version, Lane>,
     /// Versions with work that may start, in turn.
     ready: VecDeque<Version>,
+    numbers: u64,
+    tended: Option<Instant>,
     stopped: bool,
+}
+
+impl Lanes {
+    fn lane(&mut self, version: &Version) -> &mut Lane {
+        let numbers = &mut self.numbers;
+        self.lanes.entry(version.clone()).or_insert_with(|| {
+            *numbers += 1;
+            Lane {
+                number: *numbers,
+                ..Lane::default()
+            }
+        })
+    }
+}
+
+/// A call whose turn it is.
+struct Turn {
+    job: Job,
+    lane: u64,
+    prepared: Arc<Prepared>,
+    guest: Option<Guest>,
 }
 
 /// Shared by the host and its threads.
@@ -73,14 +103,18 @@ impl Workshop {
 
     /// Calls of this version may wait from now on: it is being loaded.
     pub(crate) fn expect(&self, version: &Version) {
-        self.lock().lanes.entry(version.clone()).or_default();
+        self.lock().lane(version);
     }
 
-    /// The version can run.
-    pub(crate) fn loaded(&self, version: &Version, prepared: Arc<Prepared>) {
+    /// The version can run, and this is its first instance.
+    pub(crate) fn loaded(&self, version: &Version, prepared: Arc<Prepared>, first: Guest) {
         let mut lanes = self.lock();
-        lanes.lanes.entry(version.clone()).or_default().prepared = Some(prepared);
+        let lane = lanes.lane(version);
+        lane.prepared = Some(prepared);
+        let former = std::mem::replace(&mut lane.warm, vec![(first, Instant::now())]);
         self.start(&mut lanes, version);
+        drop(lanes);
+        drop(former);
     }
 
     /// Takes a version away. What waits for it is answered that it is not here.
@@ -88,6 +122,14 @@ impl Workshop {
         let lane = self.lock().lanes.remove(version);
         for job in lane.map(|lane| lane.waiting).unwrap_or_default() {
             (job.reply)(Err(Failed::Call(Failure::NotReady)));
+        }
+    }
+
+    /// Takes a version away that could not be loaded; one that was loaded before runs on.
+    pub(crate) fn give_up(&self, version: &Version) {
+        let loading = self.lock().lanes.get(version).is_some_and(|lane| lane.prepared.is_none());
+        if loading {
+            self.unload(version);
         }
     }
 
@@ -138,39 +180,80 @@ impl Workshop {
     }
 
     /// The next call, in turn of the versions. None once the host stops.
-    fn next(&self) -> Option<(Job, Arc<Prepared>)> {
+    fn next(&self) -> Option<Turn> {
         let mut lanes = self.lock();
         loop {
             if lanes.stopped {
                 return None;
             }
+            let idle = idle(&mut lanes);
+            if !idle.is_empty() {
+                drop(lanes);
+                drop(idle);
+                lanes = self.lock();
+                continue;
+            }
             let Some(version) = lanes.ready.pop_front() else {
-                lanes = self.wake.wait(lanes).unwrap_or_else(PoisonError::into_inner);
+                let waited = self.wake.wait_timeout(lanes, TEND);
+                lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             };
+            // A version that went, or went and is expected again, stands here from its former life.
             let Some(lane) = lanes.lanes.get_mut(&version) else {
                 continue;
             };
-            lane.queued = false;
-            // A version that went and is expected again stands here from its former life: its calls wait on.
             let Some(prepared) = lane.prepared.clone() else {
+                lane.queued = false;
                 continue;
             };
+            lane.queued = false;
             let Some(job) = lane.waiting.pop_front() else {
                 continue;
             };
             lane.running += 1;
+            let turn = Turn {
+                job,
+                lane: lane.number,
+                prepared,
+                guest: lane.warm.pop().map(|(guest, _)| guest),
+            };
             self.start(&mut lanes, &version);
-            return Some((job, prepared));
+            return Some(turn);
         }
     }
 
-    fn ended(&self, version: &Version) {
+    /// A call of this life of the version ended.
+    fn ended(&self, version: &Version, number: u64) {
         let mut lanes = self.lock();
-        if let Some(lane) = lanes.lanes.get_mut(version) {
-            lane.running = lane.running.saturating_sub(1);
-        }
+        let Some(lane) = lanes.lanes.get_mut(version).filter(|lane| lane.number == number) else {
+            return;
+        };
+        lane.running = lane.running.saturating_sub(1);
         self.start(&mut lanes, version);
+    }
+
+    /// Keeps an instance for the next call, if its version is still what runs and has room for it.
+    fn keep(&self, version: &Version, guest: Guest) {
+        let mut lanes = self.lock();
+        let lane = lanes.lanes.get_mut(version).filter(|lane| {
+            let current = lane.prepared.as_ref().is_some_and(|prepared| guest.is_of(prepared));
+            current && lane.warm.len() < self.running_max
+        });
+        match lane {
+            Some(lane) => lane.warm.push((guest, Instant::now())),
+            None => {
+                drop(lanes);
+                drop(guest);
+            }
+        }
+    }
+
+    /// Whether a version lacks an instance for its next call.
+    fn lacks(&self, version: &Version, prepared: &Arc<Prepared>) -> bool {
+        self.lock().lanes.get(version).is_some_and(|lane| {
+            let current = lane.prepared.as_ref().is_some_and(|now| Arc::ptr_eq(now, prepared));
+            current && lane.warm.is_empty()
+        })
     }
 
     /// Ends the threads once their calls are done; what waits is answered that it is not here.
@@ -191,42 +274,94 @@ impl Workshop {
 
     /// What a thread does until the host stops.
     pub(crate) fn run(&self) {
-        let mut pool = Pool::default();
-        while let Some((job, prepared)) = self.next() {
+        while let Some(turn) = self.next() {
+            let Turn {
+                job,
+                lane,
+                prepared,
+                guest,
+            } = turn;
             let version = job.call.version.clone();
-            let returned = self.work(&mut pool, &job, &prepared);
-            self.ended(&version);
+            let (returned, guest) = self.work(&job.call, job.since.elapsed(), &prepared, guest);
+            if let Some(guest) = guest {
+                self.keep(&version, guest);
+            }
+            self.ended(&version, lane);
             (job.reply)(returned);
-            pool.tend(|version| self.lock().lanes.contains_key(version));
+            self.refill(&version, &prepared);
         }
     }
 
-    fn work(&self, pool: &mut Pool, job: &Job, prepared: &Arc<Prepared>) -> Returned {
-        let waited = job.since.elapsed();
+    /// Starts an instance in place of one that went, so that no call waits for its `init`.
+    fn refill(&self, version: &Version, prepared: &Arc<Prepared>) {
+        if !self.lacks(version, prepared) {
+            return;
+        }
+        match Guest::start(prepared, &self.ticker) {
+            Ok(guest) => self.keep(version, guest),
+            Err(refused) => prepared.board.log("error", 0, refused.to_string()),
+        }
+    }
+
+    /// Does a call on this thread, at once.
+    pub(crate) fn call_here(&self, call: &Call) -> Returned {
+        let found = self.lock().lanes.get_mut(&call.version).and_then(|lane| {
+            let prepared = lane.prepared.clone()?;
+            Some((prepared, lane.warm.pop().map(|(guest, _)| guest)))
+        });
+        let Some((prepared, guest)) = found else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        let (returned, guest) = self.work(call, Duration::ZERO, &prepared, guest);
+        match guest {
+            Some(guest) => self.keep(&call.version, guest),
+            None => self.refill(&call.version, &prepared),
+        }
+        returned
+    }
+
+    fn work(
+        &self,
+        call: &Call,
+        waited: Duration,
+        prepared: &Arc<Prepared>,
+        guest: Option<Guest>,
+    ) -> (Returned, Option<Guest>) {
         prepared.board.count(|status| status.queue_s += waited.as_secs_f64());
-        let returned = if waited >= job.call.within {
+        let left = call.within.saturating_sub(waited);
+        let (returned, guest) = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
-            Err(Failed::Call(Failure::Busy))
+            (Err(Failed::Call(Failure::Busy)), guest)
         } else {
-            self.call(pool, &job.call, prepared)
+            self.call(call, left, prepared, guest)
         };
         prepared.board.count(|status| {
             status.calls += 1;
-            status.messages += messages(&job.call);
+            status.messages += messages(call);
             if let Err(failed) = &returned {
                 *status.failures.entry(failure_of(failed)).or_default() += 1;
             }
         });
-        returned
+        (returned, guest)
     }
 
-    fn call(&self, pool: &mut Pool, call: &Call, prepared: &Arc<Prepared>) -> Returned {
-        let mut guest = match pool.take(&call.version) {
-            Some(guest) => guest,
-            None => Guest::start(prepared, &self.ticker).map_err(|refused| not_started(prepared, &refused))?,
+    fn call(
+        &self,
+        call: &Call,
+        within: Duration,
+        prepared: &Arc<Prepared>,
+        guest: Option<Guest>,
+    ) -> (Returned, Option<Guest>) {
+        let started = match guest {
+            Some(guest) => Ok(guest),
+            None => Guest::start(prepared, &self.ticker),
+        };
+        let mut guest = match started {
+            Ok(guest) => guest,
+            Err(refused) => return (Err(not_started(prepared, &refused)), None),
         };
         let began = Instant::now();
-        let (returned, retired) = guest.call(call, &self.ticker);
+        let (returned, retired) = guest.call(call, within, &self.ticker);
         let took = began.elapsed();
         prepared.board.count(|status| {
             status.guest_s += took.as_secs_f64();
@@ -234,11 +369,24 @@ impl Workshop {
                 *status.retired.entry(reason).or_default() += 1;
             }
         });
-        if retired.is_none() {
-            pool.put(call.version.clone(), guest);
-        }
-        returned
+        (returned, retired.is_none().then_some(guest))
     }
+}
+
+/// Takes out what nobody called for long.
+fn idle(lanes: &mut Lanes) -> Vec<Guest> {
+    let now = Instant::now();
+    if lanes.tended.is_some_and(|tended| now.duration_since(tended) < TEND) {
+        return Vec::new();
+    }
+    lanes.tended = Some(now);
+    let mut idle = Vec::new();
+    for lane in lanes.lanes.values_mut() {
+        while lane.warm.len() > 1 && now.duration_since(lane.warm[0].1) > IDLE {
+            idle.push(lane.warm.remove(0).0);
+        }
+    }
+    idle
 }
 
 /// An instance that ran before does not start any more: its class is the one that operators look for.

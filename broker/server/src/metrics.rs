@@ -2,6 +2,7 @@
 //! (S25).
 
 use crate::driver::{Counted, Node};
+use crate::plugins::Plugins;
 use penstock_core::rows::Instance;
 use penstock_net::gateway;
 use std::fmt::Write;
@@ -9,11 +10,12 @@ use std::sync::atomic::Ordering;
 
 /// Everything a node can count.
 #[must_use]
-pub fn render(node: &Node, gateway: &gateway::Metrics) -> String {
+pub fn render(node: &Node, gateway: &gateway::Metrics, plugins: &Plugins) -> String {
     let mut out = String::with_capacity(8_192);
     gateway.render(&mut out);
     store(node, &mut out);
     shards(node, &mut out);
+    plugins.metrics(&mut out);
     out
 }
 
@@ -144,7 +146,7 @@ fn present(counted: &Counted) -> [Series; 5] {
     ]
 }
 
-fn help(out: &mut String, name: &str, kind: &str, text: &str) {
+pub(crate) fn help(out: &mut String, name: &str, kind: &str, text: &str) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "# HELP {name} {text}\n# TYPE {name} {kind}");
 }

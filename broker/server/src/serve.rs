@@ -508,7 +508,7 @@ impl http::Node for Api {
     }
 
     fn metrics(&self) -> String {
-        metrics::render(&self.node, &self.gateway)
+        metrics::render(&self.node, &self.gateway, self.plugins.plugins())
     }
 
     fn plugins(&self) -> &dyn http::Plugins {

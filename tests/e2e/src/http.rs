@@ -87,6 +87,40 @@ fn request(address: &str, head: &str, body: &str) -> Result<Response> {
     exchange(address, request.as_bytes())
 }
 
+/// PUTs JSON to a path.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn put(address: &str, path: &str, body: &Value) -> Result<Response> {
+    let text = body.to_string();
+    request(
+        address,
+        &format!("PUT {path} HTTP/1.1\r\nContent-Length: {}\r\n", text.len()),
+        &text,
+    )
+}
+
+/// DELETEs a path.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn delete(address: &str, path: &str) -> Result<Response> {
+    request(address, &format!("DELETE {path} HTTP/1.1\r\n"), "")
+}
+
+/// POSTs bytes to a path.
+///
+/// # Errors
+/// When the connection fails or the answer is not HTTP.
+pub fn upload(address: &str, path: &str, bytes: &[u8]) -> Result<Response> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/wasm\r\n\
+         Content-Length: {}\r\n\r\n",
+        bytes.len()
+    );
+    exchange(address, &[head.as_bytes(), bytes].concat())
+}
+
 /// Sends a request as it is and reads the answer until the node closes.
 ///
 /// # Errors

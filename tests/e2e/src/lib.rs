@@ -7,12 +7,14 @@ mod browser;
 mod client;
 mod http;
 mod node;
+mod plugins;
 mod raw;
 
 pub use browser::Browser;
 pub use client::Client;
-pub use http::{Response, exchange, get, get_unless, post, post_with_key};
+pub use http::{Response, delete, exchange, get, get_unless, post, post_with_key, put, upload};
 pub use node::{Node, binary, first_line};
+pub use plugins::{bind, component, deploy, propose, until_ready};
 pub use raw::{BINARY, CLOSE, Ending, PING, PONG, Raw, TEXT, masked};
 
 use std::time::Duration;

@@ -134,6 +134,11 @@ impl Node {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        self.data.path()
+    }
+
     /// The id of its process.
     pub fn process(&self) -> u32 {
         self.child.id()

@@ -19,6 +19,22 @@ pub enum Failure {
     Host,
 }
 
+impl Failure {
+    /// Its name, as people write it and as metrics label it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Failure::Timeout => "timeout",
+            Failure::Trap => "trap",
+            Failure::Memory => "memory",
+            Failure::BadOutput => "bad-output",
+            Failure::Busy => "busy",
+            Failure::NotReady => "not-ready",
+            Failure::Host => "host-error",
+        }
+    }
+}
+
 /// What happens to the drafts of a call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {

@@ -5,6 +5,7 @@ mod verdicts;
 
 pub use messages::{Frame, committed, wanted};
 pub use verdicts::{BadFrame, verdicts};
+pub(crate) use verdicts::{TEXT_BYTES_MAX, TOPIC_BYTES_MAX};
 
 /// The version of the layout.
 pub const LAYOUT: u32 = 1;

@@ -1,16 +1,16 @@
 //! Verdicts on their way from a guest. Nothing in them is believed before it is checked.
 
+use crate::typed::refusal_code;
 use super::{LAYOUT, VERDICTS_ENTRY, VERDICTS_HEADER};
 use bytes::Bytes;
 use penstock_core::hooks::pipeline::{Rewrite, Verdict};
 use penstock_core::message::{Draft, Refusal};
-use penstock_core::types::Reason;
 use std::sync::Arc;
 
 /// Longest topic, bytes, as the protocol has it.
-const TOPIC_BYTES_MAX: usize = 1_024;
-/// Longest text of a rejection that is read; the core cuts it further.
-const TEXT_BYTES_MAX: usize = 1_024;
+pub(crate) const TOPIC_BYTES_MAX: usize = 1_024;
+/// Longest text of a rejection, bytes.
+pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 
 /// What is wrong with an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,13 +143,8 @@ impl Reader<'_> {
             found: words[1],
         })?;
         let text = self.text(at, "text", words[2], words[3], TEXT_BYTES_MAX)?;
-        // A code that stands for success would tell the sender of a message that does not exist.
-        let reason = match code {
-            0 | 1 => Reason::NOT_ALLOWED,
-            code => Reason(code),
-        };
         Ok(Verdict::Reject(Refusal {
-            reason,
+            reason: refusal_code(code),
             text: (!text.is_empty()).then(|| Arc::from(text)),
         }))
     }

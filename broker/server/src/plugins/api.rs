@@ -33,6 +33,14 @@ impl Api {
     }
 }
 
+impl Api {
+    /// The plugins.
+    #[must_use]
+    pub fn plugins(&self) -> &Plugins {
+        &self.plugins
+    }
+}
+
 impl http::Plugins for Api {
     fn upload(&self, bytes: Bytes) -> Pin<Box<dyn Future<Output = Result<Artifact, String>> + Send + '_>> {
         Box::pin(async move {

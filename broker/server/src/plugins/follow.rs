@@ -130,7 +130,7 @@ fn load(plugins: &Plugins, version: Version, bound: &Bound) {
         }
         Err(error) => {
             // What waits for it is answered; the binding's policy decides.
-            plugins.host.unload(&version);
+            plugins.host.give_up(&version);
             tracing::error!(binding = &*version.binding, digest = %version.digest, %error, "a plugin cannot be loaded");
             plugins.failed().insert(version, error.to_string());
         }

@@ -9,6 +9,7 @@
 mod api;
 mod artifacts;
 mod follow;
+mod metrics;
 
 pub use api::Api;
 pub use artifacts::Artifacts;
@@ -72,7 +73,7 @@ impl Plugins {
             let failures: BTreeMap<String, u64> = status
                 .failures
                 .iter()
-                .map(|(failure, count)| (format!("{failure:?}").to_lowercase(), *count))
+                .map(|(failure, count)| (failure.name().to_owned(), *count))
                 .collect();
             json!({
                 "binding": &*version.binding,
@@ -102,6 +103,12 @@ impl Plugins {
             })
         });
         loaded.chain(failed).collect()
+    }
+
+    /// Appends the series of all bindings, in the Prometheus text format.
+    pub fn metrics(&self, out: &mut String) {
+        let failed = self.failed().len();
+        metrics::render(&self.host.status(), failed, out);
     }
 
     /// Lines that the versions of a binding logged.

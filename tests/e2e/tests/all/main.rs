@@ -7,6 +7,7 @@ mod durability;
 mod guarded;
 mod hostile;
 mod page;
+mod plugins;
 mod readme;
 mod troubleshooting;
 mod version_six;

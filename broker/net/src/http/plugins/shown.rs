@@ -1,7 +1,7 @@
 //! Plugins and bindings as JSON.
 
 use penstock_core::hooks::call::Digest;
-use penstock_core::hooks::pipeline::{Failure, Policy};
+use penstock_core::hooks::pipeline::Policy;
 use penstock_core::hooks::registry::{Artifact, Bound, Plugin, ReportState, StartAt};
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,7 @@ pub(super) fn bound(bound: &Bound) -> Value {
     let on_error: Map<String, Value> = binding
         .on_error
         .each()
-        .map(|(failure, policy)| (class(failure).to_owned(), json!(policy_name(policy))))
+        .map(|(failure, policy)| (failure.name().to_owned(), json!(policy_name(policy))))
         .collect();
     let json_of = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
     json!({
@@ -94,19 +94,6 @@ pub(super) fn bound(bound: &Bound) -> Value {
         "attempts_max": binding.attempts_max,
         "exact": binding.exact,
     })
-}
-
-/// The name of a failure class.
-pub(super) const fn class(failure: Failure) -> &'static str {
-    match failure {
-        Failure::Timeout => "timeout",
-        Failure::Trap => "trap",
-        Failure::Memory => "memory",
-        Failure::BadOutput => "bad-output",
-        Failure::Busy => "busy",
-        Failure::NotReady => "not-ready",
-        Failure::Host => "host-error",
-    }
 }
 
 const fn policy_name(policy: Policy) -> &'static str {

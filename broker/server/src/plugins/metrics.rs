@@ -1,0 +1,89 @@
+//! What plugins cost, for `/metrics`. A series carries the binding's id, of which there is a bounded number (S25).
+
+use crate::metrics::help;
+use penstock_plugin_host::{Status, VersionStatus};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Appends the series of all bindings that run on this node.
+pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
+    let mut bindings: BTreeMap<&str, VersionStatus> = BTreeMap::new();
+    for (version, counted) in status {
+        add(bindings.entry(&version.binding).or_default(), counted);
+    }
+    help(out, "penstock_plugin_versions_failed", "gauge", "Versions that this node cannot load.");
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(out, "penstock_plugin_versions_failed {failed}");
+    for (name, text, value) in SERIES {
+        help(out, name, "counter", text);
+        for (binding, counted) in &bindings {
+            let _ = writeln!(out, "{name}{{binding=\"{binding}\"}} {}", value(counted));
+        }
+    }
+    let high = "penstock_plugin_memory_high_bytes";
+    help(out, high, "gauge", "Highest memory of one instance after a call.");
+    for (binding, counted) in &bindings {
+        let _ = writeln!(out, "{high}{{binding=\"{binding}\"}} {}", counted.memory_high);
+    }
+    let failures = "penstock_plugin_failures_total";
+    help(out, failures, "counter", "Calls that failed, by class.");
+    for (binding, counted) in &bindings {
+        for (failure, count) in &counted.failures {
+            let class = failure.name();
+            let _ = writeln!(out, "{failures}{{binding=\"{binding}\",class=\"{class}\"}} {count}");
+        }
+    }
+    let retired = "penstock_plugin_instances_retired_total";
+    help(out, retired, "counter", "Instances that were dropped, by reason.");
+    for (binding, counted) in &bindings {
+        for (reason, count) in &counted.retired {
+            let _ = writeln!(out, "{retired}{{binding=\"{binding}\",reason=\"{reason}\"}} {count}");
+        }
+    }
+}
+
+/// Name, help and value of a counter.
+type Series = (&'static str, &'static str, fn(&VersionStatus) -> f64);
+
+#[expect(clippy::cast_precision_loss, reason = "the format has floating point numbers only")]
+const SERIES: [Series; 6] = [
+    ("penstock_plugin_calls_total", "Calls that ended, well or not.", |status| {
+        status.calls as f64
+    }),
+    ("penstock_plugin_messages_total", "Messages of these calls.", |status| {
+        status.messages as f64
+    }),
+    ("penstock_plugin_guest_seconds_total", "Time inside guests.", |status| {
+        status.guest_s
+    }),
+    (
+        "penstock_plugin_queue_seconds_total",
+        "Time that calls waited for a thread.",
+        |status| status.queue_s,
+    ),
+    ("penstock_plugin_instances_created_total", "Instances that were made.", |status| {
+        status.created as f64
+    }),
+    (
+        "penstock_plugin_log_lines_dropped_total",
+        "Lines that plugins logged too fast.",
+        |status| status.lines_dropped as f64,
+    ),
+];
+
+/// The versions of a binding are counted together.
+fn add(sum: &mut VersionStatus, counted: &VersionStatus) {
+    sum.calls += counted.calls;
+    sum.messages += counted.messages;
+    sum.guest_s += counted.guest_s;
+    sum.queue_s += counted.queue_s;
+    sum.created += counted.created;
+    sum.lines_dropped += counted.lines_dropped;
+    sum.memory_high = sum.memory_high.max(counted.memory_high);
+    for (failure, count) in &counted.failures {
+        *sum.failures.entry(*failure).or_default() += count;
+    }
+    for (reason, count) in &counted.retired {
+        *sum.retired.entry(reason).or_default() += count;
+    }
+}
