@@ -205,7 +205,7 @@ pub struct Refusal {
 }
 
 /// Longest text of a [`Refusal`], bytes; what is longer is cut.
-pub const REFUSAL_BYTES_MAX: usize = 256;
+pub const REFUSAL_BYTES_MAX: usize = 1_024;
 
 impl From<Reason> for Refusal {
     fn from(reason: Reason) -> Refusal {
