@@ -1,12 +1,11 @@
 //! The traits that a plugin implements, and the macros that make a component of it.
 
-use crate::bindings::consumer;
 use crate::frame::{Batch, Message};
 use crate::host;
 use crate::verdict::{Verdict, Verdicts};
 
-pub use consumer::exports::penstock::plugin::persist_after::Done;
-pub use consumer::penstock::plugin::types::{Failure, FailureKind, KvChange, KvOperation, KvValue};
+pub use crate::bindings::consumer::exports::penstock::plugin::persist_after::Done;
+pub use crate::bindings::offers::penstock::plugin::types::{Failure, FailureKind, KvChange, KvOperation, KvValue};
 
 /// Judges messages before they are stored. Give the type to [`filter!`](crate::filter).
 pub trait Filter: Sized + 'static {
@@ -99,7 +98,7 @@ macro_rules! filter {
                 static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
             }
 
-            impl $crate::bindings::filter::exports::penstock::plugin::lifecycle::Guest for Component {
+            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
                 fn init(config: String) -> Result<(), String> {
                     let plugin = $crate::bindings::started(<$plugin as $crate::Filter>::new, &config)?;
                     PLUGIN.set(Some(plugin));
@@ -116,7 +115,8 @@ macro_rules! filter {
                 }
             }
 
-    $crate::bindings::filter::export_filter!(Component with_types_in $crate::bindings::filter);
+            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::filter::export_filter!(Component with_types_in $crate::bindings::filter);
         };
     };
 }
@@ -138,7 +138,7 @@ macro_rules! consumer {
                 static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
             }
 
-            impl $crate::bindings::consumer::exports::penstock::plugin::lifecycle::Guest for Component {
+            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
                 fn init(config: String) -> Result<(), String> {
                     let plugin = $crate::bindings::started(<$plugin as $crate::Consumer>::new, &config)?;
                     PLUGIN.set(Some(plugin));
@@ -155,7 +155,8 @@ macro_rules! consumer {
                 }
             }
 
-    $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
+            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
         };
     };
 }

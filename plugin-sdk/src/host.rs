@@ -1,7 +1,7 @@
 //! What the broker offers to every plugin. Outside of the broker, as in a unit test, lines go to standard error and the rest
 //! panics.
 
-use crate::bindings::filter::penstock::plugin as imports;
+use crate::bindings::offers::penstock::plugin as imports;
 
 pub use imports::log::Level;
 

@@ -1,5 +1,6 @@
 //! What the machine must have, what it lacks, and how it gets it.
 
+use crate::plugins;
 use crate::process::{exists, output, program, root, succeed};
 use std::env;
 use std::fs;
@@ -77,14 +78,42 @@ const TO_TEST: &[Need] = &[
     },
 ];
 
+/// What compiling plugins takes besides: a Rust that has the target of WebAssembly, or Debian's with the source of the
+/// standard library and a linker of its LLVM's version.
+const TO_BUILD_PLUGINS: &[Need] = &[Need {
+    what: "a Rust that compiles to WebAssembly",
+    present: || plugins::Toolchain::find().is_some(),
+    apt: &["rustc-web", "cargo-web", "rust-web-src", "lld-22"],
+    brew: &[],
+}];
+
 /// Makes the machine able to build the broker.
 pub(crate) fn ready_to_build(deadline: Instant) -> Result<(), String> {
     provide(&TO_BUILD.iter().collect::<Vec<_>>(), deadline)
 }
 
+/// Makes the machine able to compile plugins. Where there is rustup, the target is added to its Rust; where that cannot be,
+/// and there is nothing to add it to, Debian's packages do.
+pub(crate) fn ready_for_plugins(deadline: Instant) -> Result<(), String> {
+    if plugins::Toolchain::find().is_none() && exists("rustup") {
+        let added = succeed(program("rustup", &["target", "add", plugins::TARGET]), deadline);
+        if let Err(why) = added {
+            println!("{why}");
+        }
+    }
+    if cfg!(target_os = "macos") && plugins::Toolchain::find().is_none() {
+        return Err(format!(
+            "run this line and start again: rustup target add {}",
+            plugins::TARGET
+        ));
+    }
+    provide(&TO_BUILD_PLUGINS.iter().collect::<Vec<_>>(), deadline)
+}
+
 /// Makes the machine able to build the broker and to run every test.
 pub(crate) fn ready_to_test(deadline: Instant) -> Result<(), String> {
     provide(&TO_BUILD.iter().chain(TO_TEST).collect::<Vec<_>>(), deadline)?;
+    ready_for_plugins(deadline)?;
     for tool in ["fmt", "clippy"] {
         output(crate::process::cargo(&[tool, "--version"]))
             .map_err(|_| format!("cargo {tool} is missing; run: rustup component add rustfmt clippy"))?;
@@ -260,7 +289,8 @@ fn has_chinese_fortunes() -> bool {
         })
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
+/// What stands in a folder, nothing when it cannot be listed.
+pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(folder) else {
         return Vec::new();
     };

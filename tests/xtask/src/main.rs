@@ -1,4 +1,4 @@
-//! The commands of the project: `cargo xtask run`, `cargo xtask test` and `cargo xtask fuzz`.
+//! The commands of the project: `cargo xtask run`, `cargo xtask test`, `cargo xtask fuzz` and `cargo xtask plugins`.
 //!
 //! All look first at what the machine lacks ([`machine`]), install it where they may, and say in one line how to
 //! install it where they may not. Only the standard library is used, so that this program compiles in seconds on a
@@ -12,6 +12,7 @@
 mod fuzz;
 mod machine;
 mod mutants;
+mod plugins;
 mod process;
 mod serve;
 mod stages;
@@ -25,6 +26,8 @@ cargo xtask test [--only A[,B...]]  set the machine up and run every check; --on
 cargo xtask fuzz [TARGET...] [--minutes N] [--keep] [-- ARGS...]
                                     search for inputs that break something, one minute each unless N is given;
                                     --keep takes what earlier searches reached into the corpus of the repository
+cargo xtask plugins                 set the machine up and build every plugin from its source to
+                                    <target folder>/plugins/<name>.wasm
 ";
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("run") => serve::run(&arguments[1..]),
         Some("fuzz") => fuzz::run(&arguments[1..]),
+        Some("plugins") => plugins::run(&arguments[1..]),
         Some("test") => only_argument(&arguments[1..]).and_then(|only| stages::run(&only)),
         _ => Err(USAGE.to_owned()),
     };

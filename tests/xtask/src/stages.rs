@@ -2,6 +2,7 @@
 
 use crate::machine;
 use crate::mutants::{self, Mutant};
+use crate::plugins;
 use crate::process::{cargo, output, program, run as run_command, succeed};
 use crate::table::{self, Outcome, Row};
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ pub(crate) const NAMES: &[&str] = &[
     "preflight",
     "fmt",
     "clippy",
+    "plugins",
     "test",
     "doc",
     "model",
@@ -77,6 +79,7 @@ fn perform(stage: &str, deadline: Instant) -> Outcome {
         "preflight" => machine::ready_to_test(deadline),
         "fmt" => succeed(cargo(&["fmt", "--all", "--check"]), deadline),
         "clippy" => clippy(deadline),
+        "plugins" => plugins::stage(deadline),
         "test" => unit_tests(deadline),
         "doc" => documentation(deadline),
         "model" => model(deadline),
