@@ -8,3 +8,4 @@ pub mod metrics;
 pub mod node;
 pub mod plugins;
 pub mod serve;
+mod wiring;

@@ -1,25 +1,20 @@
 //! `penstock serve`: one node until SIGTERM; [`Running`] is the same node for who has it in a process of their own.
 
 use crate::config::Settings;
-use crate::driver::{Clients, Clock, Fatal, Mailbox, Node, Transport};
-use crate::metrics;
+use crate::driver::{Clock, Node};
 use crate::node::{self, Surroundings};
 use crate::plugins::{self, Plugins};
+use crate::wiring::{Api, EndProcess, GatewayClients, Mailboxes, NoPeers};
 use anyhow::{Context, anyhow, bail};
 use penstock_core::admin::{Answer, Ask};
-use penstock_core::client::{CloseReason, ServerFrame, shard_of};
-use penstock_core::effect::Event;
 use penstock_core::message::DedupeRow;
-use penstock_core::shard::Peer;
-use penstock_core::types::{ConnectionId, NodeId};
+use penstock_core::types::NodeId;
 use penstock_net::Bound;
-use penstock_net::gateway::{self, Connections, Dispatch, Gateway, Inbound, Offer, OutboundLimits, Sockets};
+use penstock_net::gateway::{self, Connections, Gateway, OutboundLimits, Sockets};
 use penstock_net::http;
 use penstock_net::origin::Origins;
-use std::future::Future;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -431,87 +426,4 @@ async fn wait_for_the_end() -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
-}
-
-/// Frames from shards to the gateway.
-struct GatewayClients(Arc<Connections>);
-
-impl Clients for GatewayClients {
-    fn deliver(&self, frames: &mut Vec<(ConnectionId, ServerFrame)>) {
-        self.0.push(frames.drain(..));
-    }
-
-    fn close(&self, connection: ConnectionId, reason: CloseReason) {
-        self.0.close(connection, reason);
-    }
-}
-
-/// A cluster of one has nobody to talk to.
-struct NoPeers;
-
-impl Transport for NoPeers {
-    fn send(&self, _to: NodeId, _message: Peer) {}
-}
-
-/// Ends the process at once: whatever was acknowledged is durable, the rest must not be (R14).
-struct EndProcess;
-
-impl Fatal for EndProcess {
-    fn fail(&self, why: &str) {
-        tracing::error!(why, "this node cannot go on");
-        std::process::exit(70);
-    }
-}
-
-/// Frames from the gateway to the shards.
-struct Mailboxes(Vec<Arc<Mailbox>>);
-
-impl Mailboxes {
-    fn of(&self, connection: ConnectionId) -> &Mailbox {
-        // There are at most 8 shards, so the count fits.
-        &self.0[usize::from(shard_of(connection, self.0.len() as u16))]
-    }
-}
-
-impl Dispatch for Mailboxes {
-    fn offer(&self, connection: ConnectionId, event: Inbound) -> Offer {
-        let event = match event {
-            Inbound::Opened => Event::ClientOpened { connection },
-            Inbound::Frame(frame) => Event::ClientFrame { connection, frame },
-        };
-        match self.of(connection).admit(event).map_err(|back| *back) {
-            Ok(()) => Offer::Taken,
-            Err(Event::ClientFrame { frame, .. }) => Offer::Full(Inbound::Frame(frame)),
-            Err(_) => Offer::Full(Inbound::Opened),
-        }
-    }
-
-    fn room(&self, connection: ConnectionId) -> impl Future<Output = ()> + Send {
-        self.of(connection).room()
-    }
-
-    fn closed(&self, connection: ConnectionId) {
-        self.of(connection).complete(Event::ClientClosed { connection });
-    }
-}
-
-/// The node as the HTTP API sees it.
-struct Api {
-    node: Arc<Node>,
-    plugins: plugins::Api,
-    gateway: Arc<gateway::Metrics>,
-}
-
-impl http::Node for Api {
-    fn ask(&self, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
-        Box::pin(self.node.ask(ask))
-    }
-
-    fn metrics(&self) -> String {
-        metrics::render(&self.node, &self.gateway, self.plugins.plugins())
-    }
-
-    fn plugins(&self) -> &dyn http::Plugins {
-        &self.plugins
-    }
 }

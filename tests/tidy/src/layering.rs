@@ -22,6 +22,10 @@ const CRATES: &[(&str, &[&str])] = &[
             "penstock-wire",
         ],
     ),
+    ("plugin-sdk", &[]),
+    ("plugins", &["penstock-plugin-sdk"]),
+    ("plugins/encode", &[]),
+    ("plugins/profanity-filter", &["penstock-plugin-sdk"]),
     ("tests/sim", &["penstock-core", "penstock-wire"]),
     (
         "tests/conformance",

@@ -19,7 +19,7 @@ pub fn routes(tree: &Tree) -> Vec<String> {
     // A route stands in the first column of a table, or behind its method.
     let promised: BTreeSet<String> = section
         .lines()
-        .filter(|line| line.starts_with("| POST") || line.starts_with("| GET") || line.contains("GET /"))
+        .filter(|line| ["| POST", "| GET", "| PUT"].iter().any(|start| line.starts_with(start)) || line.contains("GET /"))
         .flat_map(|line| line.trim_start_matches("| ").split(" | ").next())
         .flat_map(|column| column.split([' ', ',', ';', '.', '(']))
         .filter(|word| word.starts_with('/'))

@@ -120,6 +120,21 @@ impl Server {
     }
 }
 
+fn plugin_routes() -> Router<State> {
+    Router::new()
+        .route(
+            "/v1/plugins",
+            get(plugins::list).merge(
+                post(plugins::upload).layer(DefaultBodyLimit::max(plugins::UPLOAD_BYTES_MAX)),
+            ),
+        )
+        .route("/v1/plugins/api", get(plugins::api))
+        .route("/v1/plugins/{name}/{action}", post(plugins::change))
+        .route("/v1/bindings", get(plugins::bindings))
+        .route("/v1/bindings/{id}", put(plugins::bind).delete(plugins::unbind))
+        .route("/v1/bindings/{id}/logs", get(plugins::logs))
+}
+
 fn router(state: State) -> Router {
     let product = Router::new()
         .route("/user/token", post(users::token))
@@ -156,17 +171,7 @@ fn router(state: State) -> Router {
         .route("/message/send", post(messages::send))
         .route("/message/outcome", get(messages::outcome))
         .route("/metrics", get(operators::metrics))
-        .route(
-            "/v1/plugins",
-            get(plugins::list).merge(
-                post(plugins::upload).layer(DefaultBodyLimit::max(plugins::UPLOAD_BYTES_MAX)),
-            ),
-        )
-        .route("/v1/plugins/api", get(plugins::api))
-        .route("/v1/plugins/{name}/{action}", post(plugins::change))
-        .route("/v1/bindings", get(plugins::bindings))
-        .route("/v1/bindings/{id}", put(plugins::bind).delete(plugins::unbind))
-        .route("/v1/bindings/{id}/logs", get(plugins::logs))
+        .merge(plugin_routes())
         .route_layer(axum::middleware::from_fn_with_state(
             state.clone(),
             auth::require_key,
