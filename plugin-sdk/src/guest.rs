@@ -5,7 +5,9 @@ use crate::host;
 use crate::verdict::{Verdict, Verdicts};
 
 pub use crate::bindings::consumer::exports::penstock::plugin::persist_after::Done;
-pub use crate::bindings::offers::penstock::plugin::types::{Failure, FailureKind, KvChange, KvOperation, KvValue};
+pub use crate::bindings::offers::penstock::plugin::types::{
+    Failure, FailureKind, KvChange, KvOperation, KvValue,
+};
 
 /// Judges messages before they are stored. Give the type to [`filter!`](crate::filter).
 pub trait Filter: Sized + 'static {

@@ -1,9 +1,10 @@
-//! What the broker offers to every plugin. Outside of the broker, as in a unit test, lines go to standard error and the rest
-//! panics.
+//! What the broker offers. Every plugin has the functions that stand here; the modules below are for plugins that `wit/v1` gives
+//! them and whose binding grants them. Outside of the broker, as in a unit test, lines go to standard error and the rest panics.
 
 use crate::bindings::offers::penstock::plugin as imports;
 
 pub use imports::log::Level;
+pub use imports::{http, kv, kv_read, messages, publish, secrets};
 
 /// Writes a line for the operator, with named values.
 pub fn log(level: Level, text: &str, fields: &[(String, String)]) {

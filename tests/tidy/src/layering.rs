@@ -45,6 +45,18 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tests/model", &[]),
     ("tests/tidy", &[]),
     ("tests/xtask", &[]),
+    ("plugin-sdk", &[]),
+    ("plugins", &["penstock-plugin-sdk"]),
+    ("plugins/encode", &[]),
+    ("plugins/profanity-filter", &["penstock-plugin-sdk"]),
+    (
+        "plugins/samples/hostile/scripted-consumer",
+        &["penstock-plugin-sdk"],
+    ),
+    (
+        "plugins/samples/hostile/scripted-filter",
+        &["penstock-plugin-sdk"],
+    ),
 ];
 
 /// What the tests and benchmarks of a crate may use besides.

@@ -41,13 +41,22 @@ impl Toolchain {
             return Some(Self::Here);
         }
         let linker = linker(&output(program(DEBIAN_RUSTC, &["-vV"])).ok()?)?;
-        let can_build = library(&sysroot(DEBIAN_RUSTC)?, "src/rust/library") && Path::new(DEBIAN_CARGO).is_file();
+        let can_build =
+            library(&sysroot(DEBIAN_RUSTC)?, "src/rust/library") && Path::new(DEBIAN_CARGO).is_file();
         (can_build && crate::process::exists(&linker)).then_some(Self::Debian { linker })
     }
 
     /// `cargo build` for plugins.
     fn build(&self) -> Command {
-        let fixed = ["build", "--manifest-path", MANIFEST, "--release", "--locked", "--target", TARGET];
+        let fixed = [
+            "build",
+            "--manifest-path",
+            MANIFEST,
+            "--release",
+            "--locked",
+            "--target",
+            TARGET,
+        ];
         match self {
             Self::Here => cargo(&fixed),
             Self::Debian { linker } => {
@@ -100,14 +109,18 @@ impl Plugin {
 
     /// The component that is made of it.
     fn component(&self) -> PathBuf {
-        target_folder().join("plugins").join(format!("{}.wasm", self.name))
+        target_folder()
+            .join("plugins")
+            .join(format!("{}.wasm", self.name))
     }
 }
 
 /// `cargo xtask plugins`: sets the machine up and builds them.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(argument) = arguments.first() {
-        return Err(format!("cargo xtask plugins takes no arguments, not even {argument}"));
+        return Err(format!(
+            "cargo xtask plugins takes no arguments, not even {argument}"
+        ));
     }
     let deadline = Instant::now() + BUILD_LIMIT;
     machine::ready_for_plugins(deadline)?;
@@ -119,11 +132,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// The stage of `cargo xtask test`: what the root workspace's stages check there, and the components.
 pub(crate) fn stage(deadline: Instant) -> Result<(), String> {
-    succeed(cargo(&["fmt", "--manifest-path", MANIFEST, "--all", "--check"]), deadline)?;
+    succeed(
+        cargo(&["fmt", "--manifest-path", MANIFEST, "--all", "--check"]),
+        deadline,
+    )?;
     let fixed = ["--manifest-path", MANIFEST, "--workspace", "--locked"];
     let lints = ["--all-targets", "--", "-D", "warnings"];
     succeed(cargo(&[&["clippy"], &fixed[..], &lints].concat()), deadline)?;
-    succeed(cargo(&[&["test"], &fixed[..], &["--no-fail-fast"]].concat()), deadline)?;
+    succeed(
+        cargo(&[&["test"], &fixed[..], &["--no-fail-fast"]].concat()),
+        deadline,
+    )?;
     build(deadline).map(|_| ())
 }
 
@@ -218,6 +237,10 @@ mod tests {
         };
         assert!(plugins.contains(&wanted), "{plugins:?}");
         assert!(wanted.component().ends_with("plugins/profanity-filter.wasm"));
-        assert!(wanted.module().ends_with("release/penstock_profanity_filter.wasm"));
+        assert!(
+            wanted
+                .module()
+                .ends_with("release/penstock_profanity_filter.wasm")
+        );
     }
 }
