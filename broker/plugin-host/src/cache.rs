@@ -34,13 +34,13 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn open(folder: PathBuf, compiler: Option<Vec<OsString>>) -> io::Result<Cache> {
-        fs::create_dir_all(&folder)?;
-        Ok(Cache {
+    /// In this folder, which is made when there is something to keep.
+    pub(crate) fn new(folder: PathBuf, compiler: Option<Vec<OsString>>) -> Cache {
+        Cache {
             folder,
             compiler,
             turn: Mutex::new(()),
-        })
+        }
     }
 
     /// The compiled component of this name: mapped when it is there and whole, else compiled first.
@@ -66,6 +66,7 @@ impl Cache {
     }
 
     fn compile(&self, engine: &Engine, component: &[u8], code: &Path) -> Result<(), Refused> {
+        fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
         let partial = code.with_extension("partial");
         match &self.compiler {
             Some(command) => {

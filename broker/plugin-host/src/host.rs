@@ -19,7 +19,7 @@ use wasmtime::Engine;
 /// How a host runs.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Where compiled components are kept. It must belong to the broker alone: what is in it is run.
+    /// The folder of compiled components, made when there is one. It must belong to the broker alone: what is in it is run.
     pub cache: PathBuf,
     /// The command that compiles, given a source and a target path; without one this process compiles, which only tools that
     /// handle their own plugins should do.
@@ -55,11 +55,11 @@ impl Host {
     /// Starts the engine and its threads.
     ///
     /// # Errors
-    /// When the folder cannot be made, or the system has no room for the engine or a thread.
+    /// When the system has no room for the engine or a thread.
     pub fn start(config: HostConfig) -> Result<Host, Refused> {
         let io = |error: std::io::Error| Refused::Io(format!("plugins: {error}"));
         let engine = engine::start().map_err(|error| Refused::Io(format!("plugins: {error:#}")))?;
-        let cache = Cache::open(config.cache, config.compiler).map_err(io)?;
+        let cache = Cache::new(config.cache, config.compiler);
         let ticker = Ticker::start(&engine).map_err(io)?;
         let count = config.threads.max(1);
         let workshop = Arc::new(Workshop::new(ticker, count));
@@ -89,8 +89,16 @@ impl Host {
     /// # Errors
     /// Why it cannot run here.
     pub fn load(&self, request: LoadRequest) -> Result<Inspected, Refused> {
+        self.workshop.expect(&request.version);
+        self.load_expected(request)
+    }
+
+    /// The same for a version that is expected already. If it was unloaded before this is done, nothing is kept.
+    ///
+    /// # Errors
+    /// Why it cannot run here.
+    pub fn load_expected(&self, request: LoadRequest) -> Result<Inspected, Refused> {
         let version = request.version.clone();
-        self.workshop.expect(&version);
         let prepared = self.prepare(request);
         match prepared {
             Ok((prepared, first, inspected)) => {

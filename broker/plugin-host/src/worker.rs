@@ -106,10 +106,13 @@ impl Workshop {
         self.lock().lane(version);
     }
 
-    /// The version can run, and this is its first instance.
+    /// The version can run, and this is its first instance. One that is not expected any more is let go.
     pub(crate) fn loaded(&self, version: &Version, prepared: Arc<Prepared>, first: Guest) {
         let mut lanes = self.lock();
-        let lane = lanes.lane(version);
+        let Some(lane) = lanes.lanes.get_mut(version) else {
+            drop(lanes);
+            return drop(first);
+        };
         lane.prepared = Some(prepared);
         let former = std::mem::replace(&mut lane.warm, vec![(first, Instant::now())]);
         self.start(&mut lanes, version);

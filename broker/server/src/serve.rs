@@ -156,6 +156,18 @@ impl Running {
             surroundings,
         )?);
         wait_until_ready(&running).await?;
+        let registry = running.registry();
+        let revision = registry.borrow().revision;
+        let following = tokio::spawn(plugins::follow(
+            Arc::clone(&plugins),
+            Arc::downgrade(&running),
+            this[0],
+            registry,
+        ));
+        // So that the first message does not wait for a plugin that is on its way.
+        if !plugins.settled(revision, READY_WITHIN).await {
+            tracing::warn!("plugins are still being loaded: until then their bindings' policies decide");
+        }
 
         let gateway_metrics = Arc::new(gateway::Metrics::default());
         let dispatch = Arc::new(Mailboxes(mailboxes));
@@ -187,12 +199,7 @@ impl Running {
                 Arc::downgrade(&running),
                 settings.limits.dedupe_window,
             )),
-            tokio::spawn(plugins::follow(
-                Arc::clone(&plugins),
-                Arc::downgrade(&running),
-                this[0],
-                running.registry(),
-            )),
+            following,
         ];
         Ok(Running {
             node: running,

@@ -73,7 +73,7 @@ impl Desk<'_, '_> {
         if plugin.revision == expected {
             Ok(plugin)
         } else {
-            Err(Rejection::Conflict.into())
+            Err(Why::Changed.into())
         }
     }
 
@@ -113,7 +113,7 @@ impl Desk<'_, '_> {
         let present = read::<v1::Plugin>(self.rows, &rows::plugin(&propose.name))?;
         let revision = present.as_ref().map_or(0, |plugin| plugin.revision);
         if revision != propose.expected_revision {
-            return Err(Rejection::Conflict.into());
+            return Err(Why::Changed.into());
         }
         if present.is_none() {
             if self.sums.plugins as usize >= PLUGINS_MAX {
@@ -236,7 +236,7 @@ impl Desk<'_, '_> {
         let present = read::<v1::Binding>(self.rows, &key)?;
         let revision = present.as_ref().map_or(0, |binding| binding.revision);
         if revision != put.expected_revision {
-            return Err(Rejection::Conflict.into());
+            return Err(Why::Changed.into());
         }
         wanted.revision = self.sums.revision;
         if let Some(present) = present {
@@ -266,7 +266,7 @@ impl Desk<'_, '_> {
         let key = rows::binding(&remove.id);
         let present = read::<v1::Binding>(self.rows, &key)?.ok_or(Why::NoBinding)?;
         if present.revision != remove.expected_revision {
-            return Err(Rejection::Conflict.into());
+            return Err(Why::Changed.into());
         }
         self.sums.bindings = self.sums.bindings.saturating_sub(1);
         let mut plugin =

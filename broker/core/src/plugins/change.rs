@@ -107,6 +107,8 @@ pub enum Change {
 /// Why a change was not made. Decided by the rows alone, so every replica says the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
+    /// Its revision is not the expected one.
+    Changed,
     /// No plugin has this name.
     NoPlugin,
     /// No binding has this id.
@@ -138,6 +140,7 @@ pub enum Refused {
 impl std::fmt::Display for Refused {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
+            Refused::Changed => "it has another revision by now: read it and decide again",
             Refused::NoPlugin => "no plugin has this name: deploy it first",
             Refused::NoBinding => "no binding has this id",
             Refused::RolloutOpen => "a rollout of this plugin is open: promote it or roll it back first",

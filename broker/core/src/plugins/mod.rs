@@ -200,6 +200,8 @@ pub struct Bound {
     active: Option<Version>,
     /// The candidate, with its rollout and share.
     canary: Option<(Version, u64, u8)>,
+    /// What may become active by one command: the candidate of an open rollout, and what ran before.
+    standby: Vec<Version>,
 }
 
 impl Bound {
@@ -218,6 +220,8 @@ impl Bound {
             .as_ref()
             .filter(|rollout| rollout.canary_percent > 0)
             .map(|rollout| (version(&rollout.artifact), rollout.id, rollout.canary_percent));
+        let candidate = plugin.rollout.as_ref().map(|rollout| &rollout.artifact);
+        let standby = candidate.into_iter().chain(&plugin.previous).map(version).collect();
         Bound {
             binding,
             revision,
@@ -225,6 +229,7 @@ impl Bound {
             generation,
             active,
             canary,
+            standby,
         }
     }
 
@@ -344,7 +349,7 @@ impl Registry {
         self.binding(id).filter(|bound| bound.incarnation == incarnation)
     }
 
-    /// Every version that may be called: what a plugin host keeps loaded.
+    /// Every version that may be called, now or after one command: what a plugin host keeps loaded.
     pub fn versions(&self) -> impl Iterator<Item = (&Arc<Bound>, &Version)> {
         self.bindings.iter().flat_map(|bound| {
             let canary = bound.canary.as_ref().map(|(version, ..)| version);
@@ -352,6 +357,7 @@ impl Registry {
                 .active
                 .iter()
                 .chain(canary)
+                .chain(&bound.standby)
                 .map(move |version| (bound, version))
         })
     }

@@ -10,11 +10,15 @@ use serde_json::{Value, json};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 /// Uploads that are looked at at a time: each holds its component in memory.
 const UPLOADS_MAX: usize = 2;
+
+/// How long a change waits for this node to run what it names. A request takes longer than that to time out.
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The plugins as the HTTP API sees them.
 pub struct Api {
@@ -63,6 +67,10 @@ impl http::Plugins for Api {
                 .map_err(|error| error.to_string())?
                 .map_err(|refused| refused.to_string())
         })
+    }
+
+    fn settled(&self, revision: u64) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        Box::pin(self.plugins.settled(revision, SETTLED_WITHIN))
     }
 
     fn status(&self) -> Value {

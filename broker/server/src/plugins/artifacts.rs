@@ -18,9 +18,9 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    pub(super) fn open(folder: PathBuf) -> Result<Artifacts, Refused> {
-        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
-        Ok(Artifacts { folder })
+    /// In this folder, which is made when there is something to keep.
+    pub(super) fn new(folder: PathBuf) -> Artifacts {
+        Artifacts { folder }
     }
 
     fn path(&self, digest: Digest) -> PathBuf {
@@ -32,6 +32,7 @@ impl Artifacts {
         let inspected = inspect(bytes)?;
         let path = self.path(inspected.digest);
         if !path.exists() {
+            fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
             self.check_room(inspected.component.len())?;
             let partial = path.with_extension("partial");
             let written = File::create(&partial).and_then(|mut file| {

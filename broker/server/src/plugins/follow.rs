@@ -10,7 +10,6 @@ use penstock_plugin_host::{LoadRequest, Refused, inspect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 /// Longest reason that is reported to the registry, bytes.
 const REASON_BYTES_MAX: usize = 1_000;
@@ -25,7 +24,7 @@ pub async fn follow(
     let mut keeper = Keeper {
         plugins,
         this,
-        loading: BTreeMap::new(),
+        known: BTreeSet::new(),
         reported: BTreeSet::new(),
     };
     loop {
@@ -41,8 +40,8 @@ pub async fn follow(
 struct Keeper {
     plugins: Arc<Plugins>,
     this: NodeId,
-    /// What the registry names, with the task that loads it.
-    loading: BTreeMap<Version, JoinHandle<()>>,
+    /// What the registry names, loaded or on its way.
+    known: BTreeSet<Version>,
     /// Rollouts that were reported on.
     reported: BTreeSet<u64>,
 }
@@ -54,25 +53,32 @@ impl Keeper {
             .versions()
             .map(|(bound, version)| (version.clone(), Arc::clone(bound)))
             .collect();
-        self.loading.retain(|version, task| {
+        self.known.retain(|version| {
             let stays = wanted.contains_key(version);
             if !stays {
-                task.abort();
                 self.plugins.host.unload(version);
                 self.plugins.failed().remove(version);
             }
             stays
         });
         for (version, bound) in wanted {
-            if self.loading.contains_key(&version) {
+            if self.known.contains(&version) {
                 continue;
             }
             self.plugins.host.expect(&version);
             let plugins = Arc::clone(&self.plugins);
             let of = version.clone();
-            let task = tokio::task::spawn_blocking(move || load(&plugins, of, &bound));
-            self.loading.insert(version, task);
+            plugins.progress.send_modify(|progress| progress.loading += 1);
+            let _ends_by_itself = tokio::task::spawn_blocking(move || {
+                load(&plugins, of, &bound);
+                plugins.progress.send_modify(|progress| progress.loading -= 1);
+            });
+            self.known.insert(version);
         }
+        let revision = registry.revision;
+        self.plugins
+            .progress
+            .send_modify(|progress| progress.revision = revision);
     }
 
     /// Tries out the candidates that nobody here has reported on.
@@ -122,7 +128,7 @@ fn shortened(mut text: String) -> String {
 }
 
 fn load(plugins: &Plugins, version: Version, bound: &Bound) {
-    let loaded = request(plugins, version.clone(), bound).and_then(|request| plugins.host.load(request));
+    let loaded = request(plugins, version.clone(), bound).and_then(|request| plugins.host.load_expected(request));
     match loaded {
         Ok(_) => {
             plugins.failed().remove(&version);

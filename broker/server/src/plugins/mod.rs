@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
 
 /// The hidden command of the binary that compiles a component.
 pub const COMPILE_COMMAND: &str = "plugin-compile";
@@ -38,13 +40,24 @@ pub struct Plugins {
     artifacts: Artifacts,
     /// What could not be loaded, and why.
     failed: Mutex<BTreeMap<Version, String>>,
+    progress: watch::Sender<Progress>,
+}
+
+/// How far this node is with what the registry names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Its revision.
+    revision: u64,
+    /// Versions that are being loaded.
+    loading: usize,
 }
 
 impl Plugins {
-    /// Opens the folder of plugins within the data directory, and starts the host.
+    /// Starts the host over the folder of plugins within the data directory. Nothing is written yet: whether the directory is one
+    /// of a node is found out later.
     ///
     /// # Errors
-    /// When a folder cannot be made, or the system gives no threads.
+    /// When the system gives no threads.
     pub fn start(data: &Path) -> Result<Plugins, Refused> {
         let folder = data.join("plugins");
         let this = std::env::current_exe()
@@ -56,9 +69,18 @@ impl Plugins {
         })?;
         Ok(Plugins {
             host,
-            artifacts: Artifacts::open(folder.join("components"))?,
+            artifacts: Artifacts::new(folder.join("components")),
             failed: Mutex::default(),
+            progress: watch::Sender::default(),
         })
+    }
+
+    /// Waits until this node has loaded all that this revision of the registry names, or found that it cannot; or until the time is
+    /// up. Whether it is done.
+    pub async fn settled(&self, revision: u64, within: Duration) -> bool {
+        let mut progress = self.progress.subscribe();
+        let settled = progress.wait_for(|now| now.revision >= revision && now.loading == 0);
+        tokio::time::timeout(within, settled).await.is_ok()
     }
 
     fn failed(&self) -> MutexGuard<'_, BTreeMap<Version, String>> {

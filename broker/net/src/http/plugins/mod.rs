@@ -33,6 +33,8 @@ pub trait Plugins: Send + Sync + 'static {
         &self,
         digest: Digest,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Artifact>, String>> + Send + '_>>;
+    /// Waits, within a bound, until this node runs what this revision of the registry names, or found that it cannot. Whether it is done.
+    fn settled(&self, revision: u64) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
     /// State and counts of the versions on this node.
     fn status(&self) -> Value;
     /// Lines that the versions of a binding logged on this node.
@@ -167,7 +169,10 @@ async fn registry(state: &State) -> Result<Arc<Registry>, Response> {
 
 async fn apply(state: &State, change: Change) -> Response {
     match state.node.ask(Ask::ChangeRegistry(Box::new(change))).await {
-        Answer::Changed { revision } => Json(json!({ "status": 200, "revision": revision })).into_response(),
+        Answer::Changed { revision } => {
+            let settled = state.node.plugins().settled(revision).await;
+            Json(json!({ "status": 200, "revision": revision, "here": settled })).into_response()
+        }
         Answer::Failed(Failure::NotFound(why)) => refusal(StatusCode::NOT_FOUND, &why),
         Answer::Failed(failure) => failed(&failure),
         _ => unexpected(),

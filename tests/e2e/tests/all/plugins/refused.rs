@@ -56,7 +56,7 @@ fn changes_that_do_not_fit() -> Result<()> {
     let another = post(node.http(), "/v1/plugins/another/propose", &json!({ "digest": digest(&node)? }))?;
     says(&another, 400, "names the plugin profanity-filter");
     let bound = put(node.http(), "/v1/bindings/x", &json!({ "plugin": "nobody", "hook": "before-send" }))?;
-    says(&bound, 404, "nobody");
+    says(&bound, 404, "no plugin has this name");
     let hook = put(node.http(), "/v1/bindings/x", &json!({ "plugin": NAME, "hook": "after-lunch" }))?;
     says(&hook, 400, "before-send or persist-after");
     goes_on(&node, "after")
