@@ -357,7 +357,7 @@ fn a_refusal_keeps_its_words_within_their_bound_and_a_rewrite_is_guarded() {
     let (token, ..) = call(&world.send(1, &["abc", "abc"]));
     let long = Refusal {
         reason: Reason::NOT_ALLOWED,
-        text: Some(Arc::from("ö".repeat(200).as_str())),
+        text: Some(Arc::from(format!("x{}", "ö".repeat(600)).as_str())),
     };
     let out = world.returned(token, Ok(vec![Verdict::Reject(long), rewrite("four")]));
     let [Output::Done { verdicts, .. }] = &out[..] else {
@@ -367,7 +367,11 @@ fn a_refusal_keeps_its_words_within_their_bound_and_a_rewrite_is_guarded() {
         .as_ref()
         .err()
         .and_then(|refusal| refusal.text.clone());
-    assert_eq!(text.map(|text| text.len()), Some(256));
+    assert_eq!(
+        text.map(|text| text.len()),
+        Some(1_023),
+        "cut between two characters"
+    );
     assert_eq!(
         verdicts[1],
         Err(Reason::PAYLOAD_DECODE.into()),
