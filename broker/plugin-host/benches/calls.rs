@@ -23,7 +23,8 @@ fn main() {
 fn component() -> Vec<u8> {
     let this = std::env::current_exe().expect("the path of this program");
     let target: PathBuf = this.ancestors().nth(3).expect("the target folder").into();
-    std::fs::read(target.join("plugins").join("profanity-filter.wasm")).expect("cargo xtask plugins builds it")
+    std::fs::read(target.join("plugins").join("profanity-filter.wasm"))
+        .expect("cargo xtask plugins builds it")
 }
 
 struct Bench {
@@ -95,7 +96,11 @@ fn drafts(count: usize) -> Vec<Draft> {
 #[divan::bench(args = BATCHES)]
 fn native(bencher: Bencher<'_, '_>, messages: usize) {
     let drafts = drafts(messages);
-    let finder = |payload: &[u8]| payload.windows(WORD.len()).any(|window| window == WORD.as_bytes());
+    let finder = |payload: &[u8]| {
+        payload
+            .windows(WORD.len())
+            .any(|window| window == WORD.as_bytes())
+    };
     bencher
         .counter(ItemsCount::new(messages))
         .bench(|| drafts.iter().filter(|draft| finder(&draft.payload)).count());
@@ -115,7 +120,7 @@ fn over_a_thread(bencher: Bencher<'_, '_>, messages: usize) {
     let bench = Bench::new();
     let call = bench.call(messages);
     let (sender, receiver) = mpsc::channel();
-    bencher.counter(ItemsCount::new(messages)).bench(|| {
+    bencher.counter(ItemsCount::new(messages)).bench_local(|| {
         let sender = sender.clone();
         bench.host.call(call.clone(), move |returned| {
             // The receiver lives as long as the bench.

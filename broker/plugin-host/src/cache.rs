@@ -56,7 +56,9 @@ impl Cache {
         }
         let mut compatible = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut compatible);
-        let code = self.folder.join(format!("{wanted}-{:016x}.cwasm", compatible.finish()));
+        let code = self
+            .folder
+            .join(format!("{wanted}-{:016x}.cwasm", compatible.finish()));
         // The lock guards files, which a compilation that died left as they may be found after a crash too.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_whole(&code) {
@@ -111,7 +113,10 @@ fn is_whole(code: &Path) -> bool {
     whole
 }
 
-#[expect(unsafe_code, reason = "mapping code is the point of the cache; only what our compiler wrote comes here")]
+#[expect(
+    unsafe_code,
+    reason = "mapping code is the point of the cache; only what our compiler wrote comes here"
+)]
 fn map(engine: &Engine, code: &Path) -> Result<Component, Refused> {
     // SAFETY: the file was written by our own compiler, its checksum was compared a moment ago, and the folder belongs to the broker.
     let component = unsafe { Component::deserialize_file(engine, code) };
@@ -148,7 +153,9 @@ fn run(command: &[OsString], source: &Path, code: &Path) -> Result<(), Refused> 
 fn wait(child: &mut Child) -> Result<ExitStatus, Refused> {
     let deadline = Instant::now() + COMPILE_WITHIN;
     loop {
-        let ended = child.try_wait().map_err(|error| Refused::Compile(error.to_string()))?;
+        let ended = child
+            .try_wait()
+            .map_err(|error| Refused::Compile(error.to_string()))?;
         if let Some(status) = ended {
             return Ok(status);
         }
@@ -156,7 +163,10 @@ fn wait(child: &mut Child) -> Result<ExitStatus, Refused> {
             // It may have ended by itself in this moment.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(Refused::Compile(format!("it took longer than {} s", COMPILE_WITHIN.as_secs())));
+            return Err(Refused::Compile(format!(
+                "it took longer than {} s",
+                COMPILE_WITHIN.as_secs()
+            )));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

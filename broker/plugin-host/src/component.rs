@@ -152,11 +152,13 @@ fn component(bytes: &[u8]) -> Result<Vec<u8>, Refused> {
 
 /// Name and data of each custom section, one after the other: millions of tiny ones fit into a component.
 fn custom_sections(bytes: &[u8]) -> impl Iterator<Item = Result<(&str, &[u8]), Refused>> {
-    Parser::new(0).parse_all(bytes).filter_map(|payload| match payload {
-        Ok(Payload::CustomSection(section)) => Some(Ok((section.name(), section.data()))),
-        Ok(_) => None,
-        Err(error) => Some(Err(Refused::NotWasm(error.to_string()))),
-    })
+    Parser::new(0)
+        .parse_all(bytes)
+        .filter_map(|payload| match payload {
+            Ok(Payload::CustomSection(section)) => Some(Ok((section.name(), section.data()))),
+            Ok(_) => None,
+            Err(error) => Some(Err(Refused::NotWasm(error.to_string()))),
+        })
 }
 
 /// The manifest: a custom section of the component, or of the module inside that its toolchain wrapped.
@@ -165,11 +167,15 @@ fn manifest(component: &[u8]) -> Result<Manifest, Refused> {
     for section in custom_sections(component) {
         let (name, data) = section?;
         if name == MANIFEST_SECTION && found.replace(data).is_some() {
-            return Err(Refused::Manifest("there are two: only one plugin fits into a component".to_owned()));
+            return Err(Refused::Manifest(
+                "there are two: only one plugin fits into a component".to_owned(),
+            ));
         }
     }
     let section = found.ok_or_else(|| {
-        Refused::Manifest("missing. `penstock plugin build` embeds the plugin.toml beside the sources".to_owned())
+        Refused::Manifest(
+            "missing. `penstock plugin build` embeds the plugin.toml beside the sources".to_owned(),
+        )
     })?;
     Manifest::parse(section).map_err(Refused::Manifest)
 }
@@ -244,7 +250,10 @@ fn import(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Result<String,
             "which is in the contract, but this version of the broker does not offer it yet",
         );
     }
-    refused(name.whole, "which is not in the contract: look at `GET /v1/plugins/api`")
+    refused(
+        name.whole,
+        "which is not in the contract: look at `GET /v1/plugins/api`",
+    )
 }
 
 /// A later minor version may hold functions that do not exist here.
@@ -280,7 +289,9 @@ fn export(resolve: &Resolve, item: &WorldItem) -> Result<Option<Hook>, Refused> 
         return Ok(None);
     }
     check_version(&name)?;
-    let hook = Hook::ALL.into_iter().find(|hook| hook.interface() == name.interface);
+    let hook = Hook::ALL
+        .into_iter()
+        .find(|hook| hook.interface() == name.interface);
     if hook.is_none() && !["lifecycle", "types"].contains(&name.interface) {
         return Err(Refused::Export {
             export: name.whole,

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
-use wasmtime::{
-    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
-};
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 /// How long one epoch is, and so how finely calls are ended.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -129,5 +127,8 @@ impl Drop for Counted<'_> {
 /// Ticks that cover a duration: at least two, because the first may come at once.
 pub(crate) fn ticks(within: Duration) -> u64 {
     let ticks = within.as_micros().div_ceil(TICK.as_micros());
-    u64::try_from(ticks).unwrap_or(u64::MAX / 4).clamp(1, u64::MAX / 4) + 1
+    u64::try_from(ticks)
+        .unwrap_or(u64::MAX / 4)
+        .clamp(1, u64::MAX / 4)
+        + 1
 }

@@ -130,7 +130,10 @@ impl Host {
         if !inspected.hooks.iter().any(|hook| hook.name() == request.hook) {
             return Err(Refused::Export {
                 export: request.hook,
-                reason: format!("the plugin does not answer it; it answers {}", names(&inspected.hooks)),
+                reason: format!(
+                    "the plugin does not answer it; it answers {}",
+                    names(&inspected.hooks)
+                ),
             });
         }
         let component = self
@@ -207,12 +210,19 @@ impl Drop for Host {
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Host").field("cache", &self.cache).finish_non_exhaustive()
+        formatter
+            .debug_struct("Host")
+            .field("cache", &self.cache)
+            .finish_non_exhaustive()
     }
 }
 
 fn names(hooks: &BTreeSet<Hook>) -> String {
-    hooks.iter().map(|hook| hook.name()).collect::<Vec<_>>().join(", ")
+    hooks
+        .iter()
+        .map(|hook| hook.name())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The configuration that the manifest gives.

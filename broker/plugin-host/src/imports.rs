@@ -60,8 +60,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     linker.instance(&interface("types"))?;
     linker.instance(&interface("log"))?.func_wrap(
         "write",
-        |store: StoreContextMut<'_, State>,
-         (level, text, fields): (Level, String, Vec<(String, String)>)| {
+        |store: StoreContextMut<'_, State>, (level, text, fields): (Level, String, Vec<(String, String)>)| {
             write_line(store.data(), level, text, &fields);
             Ok(())
         },

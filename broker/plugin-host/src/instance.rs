@@ -11,11 +11,11 @@ use crate::limits::{Limits, Watch};
 use crate::refused::Refused;
 use crate::status::Board;
 use crate::typed;
+use bytes::Bytes;
 use penstock_core::hooks::call::{Answer, Call, Failed, KvChange, KvOperation, Returned, Work};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Draft, Message};
 use penstock_core::types::{ChannelKey, Incarnation};
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::component::{
@@ -88,7 +88,7 @@ impl Prepared {
 }
 
 fn function(component: &Component, of: &str, name: &str) -> Option<ComponentExportIndex> {
-    let (_, instance) = component.get_export(None, &interface(of))?;
+    let (_, instance) = component.get_export(None, interface(of))?;
     component.get_export_index(Some(&instance), name)
 }
 
@@ -122,11 +122,24 @@ impl Guest {
             .instantiate(&mut store)
             .map_err(|error| start_failed(&store, &error))?;
         let exports = &prepared.exports;
-        let flat = typed_function(&mut store, &instance, exports.flat.as_ref(), Hook::BeforeSend.interface())?;
-        let typed =
-            typed_function(&mut store, &instance, exports.typed.as_ref(), Hook::BeforeSendTyped.interface())?;
-        let persist =
-            typed_function(&mut store, &instance, exports.persist.as_ref(), Hook::PersistAfter.interface())?;
+        let flat = typed_function(
+            &mut store,
+            &instance,
+            exports.flat.as_ref(),
+            Hook::BeforeSend.interface(),
+        )?;
+        let typed = typed_function(
+            &mut store,
+            &instance,
+            exports.typed.as_ref(),
+            Hook::BeforeSendTyped.interface(),
+        )?;
+        let persist = typed_function(
+            &mut store,
+            &instance,
+            exports.persist.as_ref(),
+            Hook::PersistAfter.interface(),
+        )?;
         let init: Option<InitFunction> =
             typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
         if let Some(init) = init {
@@ -156,7 +169,12 @@ impl Guest {
     }
 
     /// Does a call, which is ended after `within`. The second value says why the instance must not be used again.
-    pub(crate) fn call(&mut self, call: &Call, within: Duration, ticker: &Ticker) -> (Returned, Option<&'static str>) {
+    pub(crate) fn call(
+        &mut self,
+        call: &Call,
+        within: Duration,
+        ticker: &Ticker,
+    ) -> (Returned, Option<&'static str>) {
         self.store.set_epoch_deadline(ticks(within));
         self.store.set_hostcall_fuel(self.prepared.limits.crossing_bytes);
         self.calls_left = self.calls_left.saturating_sub(1);
@@ -192,7 +210,11 @@ impl Guest {
         if self.calls_left == 0 {
             return Some("calls");
         }
-        let grown = memory > self.memory_first.saturating_mul(2).max(self.memory_first + GROWTH_BYTES);
+        let grown = memory
+            > self
+                .memory_first
+                .saturating_mul(2)
+                .max(self.memory_first + GROWTH_BYTES);
         if grown || (memory > limits.memory_bytes / MEMORY_SHARE && memory > self.memory_first) {
             return Some("memory");
         }
@@ -200,10 +222,15 @@ impl Guest {
     }
 
     fn before_send(&mut self, channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) -> Returned {
-        let seed = drafts.first().map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
+        let seed = drafts
+            .first()
+            .map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
         self.moment(wall_ms, seed);
         if let Some(function) = self.typed {
-            let messages = drafts.iter().map(|draft| typed::outgoing(channel, draft)).collect();
+            let messages = drafts
+                .iter()
+                .map(|draft| typed::outgoing(channel, draft))
+                .collect();
             let (verdicts,) = self.run(&function, (messages,))?;
             return typed::verdicts(verdicts, drafts, PAYLOAD_BYTES_MAX)
                 .map(Answer::Verdicts)
@@ -378,9 +405,11 @@ fn start_failed(store: &Store<State>, error: &wasmtime::Error) -> Refused {
 
 /// FNV-1a over the number that the client gave the message, and the time: the same for a replay of it.
 fn seed_of(number: &[u8], wall_ms: u64) -> u64 {
-    number.iter().fold(0xcbf2_9ce4_8422_2325 ^ wall_ms, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    number
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325 ^ wall_ms, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
 }
 
 /// Between 0.8 and 1.2 of this, so that instances made together are not replaced together.

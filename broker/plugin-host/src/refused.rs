@@ -16,7 +16,9 @@ pub enum Refused {
     )]
     CoreModule(String),
     /// Larger than any component may be.
-    #[error("{found} bytes; a component has at most {max}. Build with optimisation and without debug information")]
+    #[error(
+        "{found} bytes; a component has at most {max}. Build with optimisation and without debug information"
+    )]
     TooLarge {
         /// Its size, bytes.
         found: usize,
@@ -43,7 +45,9 @@ pub enum Refused {
     #[error("manifest (custom section `{MANIFEST_SECTION}`): {0}")]
     Manifest(String),
     /// It asks for more than it was granted.
-    #[error("asks for `{capability}`, which the binding does not grant: add it to `grants`, or use a version that does without")]
+    #[error(
+        "asks for `{capability}`, which the binding does not grant: add it to `grants`, or use a version that does without"
+    )]
     NotGranted {
         /// The capability.
         capability: String,

@@ -71,8 +71,16 @@ fn verdict_of(
             }))
         }
         TypedVerdict::Rewrite(rewrite) => {
-            within("payload", rewrite.payload.as_ref().map_or(0, Vec::len), payload_bytes_max)?;
-            within("topic", rewrite.topic.as_ref().map_or(0, String::len), TOPIC_BYTES_MAX)?;
+            within(
+                "payload",
+                rewrite.payload.as_ref().map_or(0, Vec::len),
+                payload_bytes_max,
+            )?;
+            within(
+                "topic",
+                rewrite.topic.as_ref().map_or(0, String::len),
+                TOPIC_BYTES_MAX,
+            )?;
             Ok(Verdict::Rewrite(Rewrite {
                 payload: rewrite.payload.map_or_else(|| draft.payload.clone(), Bytes::from),
                 expire_s: rewrite.expire_seconds.unwrap_or(draft.expire_s),

@@ -130,7 +130,11 @@ impl Workshop {
 
     /// Takes a version away that could not be loaded; one that was loaded before runs on.
     pub(crate) fn give_up(&self, version: &Version) {
-        let loading = self.lock().lanes.get(version).is_some_and(|lane| lane.prepared.is_none());
+        let loading = self
+            .lock()
+            .lanes
+            .get(version)
+            .is_some_and(|lane| lane.prepared.is_none());
         if loading {
             self.unload(version);
         }
@@ -239,7 +243,10 @@ impl Workshop {
     fn keep(&self, version: &Version, guest: Guest) {
         let mut lanes = self.lock();
         let lane = lanes.lanes.get_mut(version).filter(|lane| {
-            let current = lane.prepared.as_ref().is_some_and(|prepared| guest.is_of(prepared));
+            let current = lane
+                .prepared
+                .as_ref()
+                .is_some_and(|prepared| guest.is_of(prepared));
             current && lane.warm.len() < self.running_max
         });
         match lane {
@@ -254,7 +261,10 @@ impl Workshop {
     /// Whether a version lacks an instance for its next call.
     fn lacks(&self, version: &Version, prepared: &Arc<Prepared>) -> bool {
         self.lock().lanes.get(version).is_some_and(|lane| {
-            let current = lane.prepared.as_ref().is_some_and(|now| Arc::ptr_eq(now, prepared));
+            let current = lane
+                .prepared
+                .as_ref()
+                .is_some_and(|now| Arc::ptr_eq(now, prepared));
             current && lane.warm.is_empty()
         })
     }
@@ -330,7 +340,9 @@ impl Workshop {
         prepared: &Arc<Prepared>,
         guest: Option<Guest>,
     ) -> (Returned, Option<Guest>) {
-        prepared.board.count(|status| status.queue_s += waited.as_secs_f64());
+        prepared
+            .board
+            .count(|status| status.queue_s += waited.as_secs_f64());
         let left = call.within.saturating_sub(waited);
         let (returned, guest) = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
@@ -379,7 +391,10 @@ impl Workshop {
 /// Takes out what nobody called for long.
 fn idle(lanes: &mut Lanes) -> Vec<Guest> {
     let now = Instant::now();
-    if lanes.tended.is_some_and(|tended| now.duration_since(tended) < TEND) {
+    if lanes
+        .tended
+        .is_some_and(|tended| now.duration_since(tended) < TEND)
+    {
         return Vec::new();
     }
     lanes.tended = Some(now);

@@ -107,7 +107,12 @@ penstock: a message broker for chat, notifications, live rooms and events
                 other => return Err(Error::UnknownCommand(format!("config {}", other.unwrap_or("")))),
             },
             Some(crate::plugins::COMPILE_COMMAND) => {
-                let mut path = |name: &str| words.next().map(PathBuf::from).ok_or_else(|| Error::MissingValue(name.to_owned()));
+                let mut path = |name: &str| {
+                    words
+                        .next()
+                        .map(PathBuf::from)
+                        .ok_or_else(|| Error::MissingValue(name.to_owned()))
+                };
                 Command::PluginCompile {
                     source: path("SOURCE")?,
                     code: path("CODE")?,

@@ -47,7 +47,9 @@ fn run(command: Command) -> anyhow::Result<()> {
                 "API key, for your back end: {key}\nFor the configuration:\n\n[auth]\napi_key_sha256 = \"{digest}\""
             ))
         }
-        Command::PluginCompile { source, code } => penstock_plugin_host::compile_child(&source, &code).map_err(anyhow::Error::msg),
+        Command::PluginCompile { source, code } => {
+            penstock_plugin_host::compile_child(&source, &code).map_err(anyhow::Error::msg)
+        }
         Command::Bench(command) => out(&penstock_bench::run(command)?),
         Command::Serve(arguments) => {
             let settings = settings(&arguments)?;

@@ -156,18 +156,7 @@ impl Running {
             surroundings,
         )?);
         wait_until_ready(&running).await?;
-        let registry = running.registry();
-        let revision = registry.borrow().revision;
-        let following = tokio::spawn(plugins::follow(
-            Arc::clone(&plugins),
-            Arc::downgrade(&running),
-            this[0],
-            registry,
-        ));
-        // So that the first message does not wait for a plugin that is on its way.
-        if !plugins.settled(revision, READY_WITHIN).await {
-            tracing::warn!("plugins are still being loaded: until then their bindings' policies decide");
-        }
+        let following = follow_plugins(&plugins, &running, this[0]).await;
 
         let gateway_metrics = Arc::new(gateway::Metrics::default());
         let dispatch = Arc::new(Mailboxes(mailboxes));
@@ -377,6 +366,27 @@ async fn wait_until_ready(node: &Node) -> anyhow::Result<()> {
     tokio::time::timeout(READY_WITHIN, ready)
         .await
         .context("the node did not become ready: see the log above")
+}
+
+/// Loads what the registry names, now and when it changes. Returns when it is loaded, so that the first message does not wait for
+/// a plugin that is on its way.
+async fn follow_plugins(
+    plugins: &Arc<Plugins>,
+    node: &Arc<Node>,
+    this: NodeId,
+) -> tokio::task::JoinHandle<()> {
+    let registry = node.registry();
+    let revision = registry.borrow().revision;
+    let following = tokio::spawn(plugins::follow(
+        Arc::clone(plugins),
+        Arc::downgrade(node),
+        this,
+        registry,
+    ));
+    if !plugins.settled(revision, READY_WITHIN).await {
+        tracing::warn!("plugins are still being loaded: until then their bindings' policies decide");
+    }
+    following
 }
 
 /// Idempotency rows expire by their stamps; every hour the space of the days that no window reaches is given back (M-11).

@@ -5,6 +5,7 @@ use anyhow::{Result, bail, ensure};
 use penstock::config::Settings;
 use penstock::driver::{Clients, Fatal, Node, Transport};
 use penstock::node::{self, Surroundings};
+use penstock::plugins::Plugins;
 use penstock_core::admin::{Answer, Ask, ChannelFlags, Failure, HistoryQuery, SendAsk};
 use penstock_core::client::{CloseReason, ServerFrame};
 use penstock_core::message::{MessageFlags, Outcome};
@@ -112,6 +113,7 @@ impl Cluster {
                     network: Arc::clone(&network),
                 }),
                 fatal: Arc::clone(&failed) as Arc<dyn Fatal>,
+                plugins: Arc::new(Plugins::start(&settings.data_dir)?),
             };
             let started = Arc::new(node::start(
                 &settings,

@@ -23,7 +23,11 @@ pub fn component(name: &str) -> Result<Vec<u8>> {
 /// When the node refuses the upload.
 pub fn propose(node: &Node, name: &str, component: &[u8]) -> Result<Response> {
     let uploaded = upload(node.http(), "/v1/plugins", component)?;
-    ensure!(uploaded.status == 200, "the upload was refused: {}", uploaded.text);
+    ensure!(
+        uploaded.status == 200,
+        "the upload was refused: {}",
+        uploaded.text
+    );
     let path = format!("/v1/plugins/{name}/propose");
     post(node.http(), &path, &json!({ "digest": uploaded.body["digest"] }))
 }
@@ -57,10 +61,18 @@ pub fn until_ready(node: &Node, name: &str) -> Result<()> {
 /// When a step is refused.
 pub fn deploy(node: &Node, name: &str, component: &[u8]) -> Result<()> {
     let proposed = propose(node, name, component)?;
-    ensure!(proposed.status == 200, "the proposal was refused: {}", proposed.text);
+    ensure!(
+        proposed.status == 200,
+        "the proposal was refused: {}",
+        proposed.text
+    );
     until_ready(node, name)?;
     let promoted = post(node.http(), &format!("/v1/plugins/{name}/promote"), &json!({}))?;
-    ensure!(promoted.status == 200, "the promotion was refused: {}", promoted.text);
+    ensure!(
+        promoted.status == 200,
+        "the promotion was refused: {}",
+        promoted.text
+    );
     Ok(())
 }
 

@@ -19,7 +19,12 @@ pub fn routes(tree: &Tree) -> Vec<String> {
     // A route stands in the first column of a table, or behind its method.
     let promised: BTreeSet<String> = section
         .lines()
-        .filter(|line| ["| POST", "| GET", "| PUT"].iter().any(|start| line.starts_with(start)) || line.contains("GET /"))
+        .filter(|line| {
+            ["| POST", "| GET", "| PUT"]
+                .iter()
+                .any(|start| line.starts_with(start))
+                || line.contains("GET /")
+        })
         .flat_map(|line| line.trim_start_matches("| ").split(" | ").next())
         .flat_map(|column| column.split([' ', ',', ';', '.', '(']))
         .filter(|word| word.starts_with('/'))

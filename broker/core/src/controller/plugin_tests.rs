@@ -255,7 +255,10 @@ fn bindings_begin_now_and_count_their_configurations() {
     };
     assert_eq!(store.bind(wrong_hook, 0), refused(Refused::NoHook));
     let first = store.bind(binding("b"), 0).expect("bound");
-    assert_eq!(store.bind(binding("b"), 0), Err(Rejection::Registry(Refused::Changed)));
+    assert_eq!(
+        store.bind(binding("b"), 0),
+        Err(Rejection::Registry(Refused::Changed))
+    );
     let bound = Arc::clone(store.registry().binding("b").expect("it is there"));
     assert_eq!(
         (bound.revision, bound.incarnation, bound.generation),
@@ -287,7 +290,10 @@ fn bindings_begin_now_and_count_their_configurations() {
         id: Arc::from("b"),
         expected_revision,
     };
-    assert_eq!(store.change(unbind(first)), Err(Rejection::Registry(Refused::Changed)));
+    assert_eq!(
+        store.change(unbind(first)),
+        Err(Rejection::Registry(Refused::Changed))
+    );
     store.change(unbind(third)).expect("unbound");
     assert_eq!(store.change(unbind(third)), refused(Refused::NoBinding));
     store.change(remove(revision)).expect("removed");

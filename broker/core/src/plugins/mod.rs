@@ -221,7 +221,11 @@ impl Bound {
             .filter(|rollout| rollout.canary_percent > 0)
             .map(|rollout| (version(&rollout.artifact), rollout.id, rollout.canary_percent));
         let candidate = plugin.rollout.as_ref().map(|rollout| &rollout.artifact);
-        let standby = candidate.into_iter().chain(&plugin.previous).map(version).collect();
+        let standby = candidate
+            .into_iter()
+            .chain(&plugin.previous)
+            .map(version)
+            .collect();
         Bound {
             binding,
             revision,

@@ -124,9 +124,8 @@ fn plugin_routes() -> Router<State> {
     Router::new()
         .route(
             "/v1/plugins",
-            get(plugins::list).merge(
-                post(plugins::upload).layer(DefaultBodyLimit::max(plugins::UPLOAD_BYTES_MAX)),
-            ),
+            get(plugins::list)
+                .merge(post(plugins::upload).layer(DefaultBodyLimit::max(plugins::UPLOAD_BYTES_MAX))),
         )
         .route("/v1/plugins/api", get(plugins::api))
         .route("/v1/plugins/{name}/{action}", post(plugins::change))

@@ -45,7 +45,8 @@ impl Frame {
         self.index.extend_from_slice(&payload);
         self.index.extend_from_slice(&number);
         self.index.extend_from_slice(&topic);
-        self.index.extend_from_slice(&[draft.expire_s, flags(draft.flags), u32::from(draft.setting)]);
+        self.index
+            .extend_from_slice(&[draft.expire_s, flags(draft.flags), u32::from(draft.setting)]);
         self.index.extend_from_slice(&halves(stamped.id));
         self.index.extend_from_slice(&halves(stamped.seq));
         self.index.extend_from_slice(&halves(stamped.at_ms));

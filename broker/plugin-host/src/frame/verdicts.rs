@@ -1,7 +1,7 @@
 //! Verdicts on their way from a guest. Nothing in them is believed before it is checked.
 
-use crate::typed::refusal_code;
 use super::{LAYOUT, VERDICTS_ENTRY, VERDICTS_HEADER};
+use crate::typed::refusal_code;
 use bytes::Bytes;
 use penstock_core::hooks::pipeline::{Rewrite, Verdict};
 use penstock_core::message::{Draft, Refusal};

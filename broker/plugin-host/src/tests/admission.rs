@@ -28,9 +28,7 @@ fn what_is_no_component() {
 #[test]
 fn what_imports_something_else() {
     let with = |import: &str| {
-        let text = format!(
-            r#"(component (import "{import}" (instance (export "f" (func)))))"#
-        );
+        let text = format!(r#"(component (import "{import}" (instance (export "f" (func)))))"#);
         let component = wat::parse_str(text).expect("text");
         refused(&with_section(component, "penstock:manifest", FILTER.as_bytes()))
     };
@@ -68,11 +66,20 @@ fn manifests() {
     let with = |manifest: &str| refused(&with_manifest(manifest));
     says(&with(&FILTER.replace("0.1.0", "")), "version");
     says(&with(&FILTER.replace("\"filter\"", "\"Filter\"")), "lower-case");
-    says(&with(&FILTER.replace("api = \"1\"", "api = \"2\"")), "speaks \"1\"");
+    says(
+        &with(&FILTER.replace("api = \"1\"", "api = \"2\"")),
+        "speaks \"1\"",
+    );
     says(&with(&FILTER.replace("\"before-send\"", "")), "at least one");
-    says(&with(CONSUMER), "it names persist-after, the component exports before-send");
+    says(
+        &with(CONSUMER),
+        "it names persist-after, the component exports before-send",
+    );
     says(&with(&format!("{FILTER}colour = 1\n")), "colour");
-    says(&with(&format!("{FILTER}[limits]\nmemory_mib = 999\n")), "from 1 to 128");
+    says(
+        &with(&format!("{FILTER}[limits]\nmemory_mib = 999\n")),
+        "from 1 to 128",
+    );
     let no_manifest = wat::parse_str("(component)").expect("text");
     says(&refused(&no_manifest), "missing");
 }
@@ -84,7 +91,11 @@ fn with_manifest(manifest: &str) -> Vec<u8> {
       (func $f (canon lift (core func $i "f")))
       (instance $before (export "handle" (func $f)))
       (export "penstock:plugin/before-send@1.0.0" (instance $before)))"#;
-    with_section(wat::parse_str(text).expect("text"), "penstock:manifest", manifest.as_bytes())
+    with_section(
+        wat::parse_str(text).expect("text"),
+        "penstock:manifest",
+        manifest.as_bytes(),
+    )
 }
 
 #[test]
@@ -92,7 +103,9 @@ fn more_than_was_granted() {
     let bench = Bench::new();
     let manifest = format!("{FILTER}\ncapabilities = [\"kv\"]\n");
     let manifest = manifest.replace("\n\n", "\n");
-    let error = bench.load("greedy", &with_manifest(&manifest)).expect_err("refused");
+    let error = bench
+        .load("greedy", &with_manifest(&manifest))
+        .expect_err("refused");
     says(&error, "asks for `kv`");
 }
 
@@ -107,7 +120,9 @@ fn starts_that_fail_trap_or_hang() {
     says(&start("refuses", refuses), "refused the configuration: spam!");
     // A host that met all this still runs what is good.
     let good = bench.load("good", &filter("", ALLOW, &[])).expect("loads");
-    bench.ask(&good, WITHIN, super::before_send(&["a"])).expect("answers");
+    bench
+        .ask(&good, WITHIN, super::before_send(&["a"]))
+        .expect("answers");
 }
 
 #[test]
@@ -115,7 +130,9 @@ fn another_digest() {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::new(folder.path().to_path_buf(), None);
     let engine = crate::engine::start().expect("an engine");
-    let error = cache.load(&engine, Digest([7; 32]), b"other").expect_err("refused");
+    let error = cache
+        .load(&engine, Digest([7; 32]), b"other")
+        .expect_err("refused");
     says(&error, "was asked for");
 }
 

@@ -14,7 +14,11 @@ fn fails(module: &[u8], work: &dyn Fn() -> Work, wanted: Failure) {
     let good = bench.load("good", &filter("", ALLOW, &[])).expect("loads");
     let hostile = bench.load("hostile", module).expect("loads");
     for _ in 0..3 {
-        let within = if wanted == Failure::Timeout { SHORT } else { super::WITHIN };
+        let within = if wanted == Failure::Timeout {
+            SHORT
+        } else {
+            super::WITHIN
+        };
         assert_eq!(bench.ask(&hostile, within, work()), Err(Failed::Call(wanted)));
         bench.judge(&good, &["a"]).expect("others go on");
     }
@@ -28,7 +32,8 @@ fn fails(module: &[u8], work: &dyn Fn() -> Work, wanted: Failure) {
 }
 
 const LOOP: &str = "(loop $ever (br $ever)) unreachable";
-const GROW: &str = "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable";
+const GROW: &str =
+    "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable";
 
 fn filter_fails(handle: &str, words: &[u32], wanted: Failure) {
     fails(&filter("", handle, words), &|| before_send(&["a"]), wanted);

@@ -6,13 +6,13 @@ mod hostile;
 mod running;
 
 use crate::component::digest;
+use crate::component::inspect;
 use crate::host::{Host, HostConfig, LoadRequest};
 use crate::refused::Refused;
-use crate::component::inspect;
+use bytes::Bytes;
 use penstock_core::hooks::call::{Call, Returned, Version, Work};
 use penstock_core::message::{Draft, Message, MessageFlags};
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq, Uid};
-use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;

@@ -15,7 +15,9 @@ fn allows_rejects_and_rewrites() {
     assert_eq!(allowed, Answer::Verdicts(vec![Verdict::Allow, Verdict::Allow]));
 
     let words = [1, 4, 10, 1, /* entry */ 1, 13, 0, 5, 0, 0, 0, 0, 0, 0];
-    let reject = bench.load("reject", &filter("", FROM_DATA, &words)).expect("loads");
+    let reject = bench
+        .load("reject", &filter("", FROM_DATA, &words))
+        .expect("loads");
     let Ok(Answer::Verdicts(verdicts)) = bench.judge(&reject, &["a"]) else {
         panic!("no verdicts")
     };
@@ -26,14 +28,19 @@ fn allows_rejects_and_rewrites() {
     assert_eq!(refusal.text.as_deref(), Some("spam!"));
 
     let words = [1, 4, 10, 1, /* entry */ 2, 0, 0, 0, 5, 1, 3, 0, 0, 9];
-    let rewrite = bench.load("rewrite", &filter("", FROM_DATA, &words)).expect("loads");
+    let rewrite = bench
+        .load("rewrite", &filter("", FROM_DATA, &words))
+        .expect("loads");
     let Ok(Answer::Verdicts(verdicts)) = bench.judge(&rewrite, &["a"]) else {
         panic!("no verdicts")
     };
     let [Verdict::Rewrite(rewrite)] = verdicts.as_slice() else {
         panic!("{verdicts:?}")
     };
-    assert_eq!((&rewrite.payload[..], rewrite.expire_s, &*rewrite.topic), (&b"pam"[..], 9, "t"));
+    assert_eq!(
+        (&rewrite.payload[..], rewrite.expire_s, &*rewrite.topic),
+        (&b"pam"[..], 9, "t")
+    );
 }
 
 #[test]

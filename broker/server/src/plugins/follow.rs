@@ -108,11 +108,19 @@ impl Keeper {
                 } else {
                     ReportState::Failed
                 },
-                text: Arc::from(tried.err().map_or_else(String::new, |error| shortened(error.to_string()))),
+                text: Arc::from(
+                    tried
+                        .err()
+                        .map_or_else(String::new, |error| shortened(error.to_string())),
+                ),
             });
             let Some(node) = node.upgrade() else { return };
             if let Answer::Failed(failure) = node.ask(Ask::ChangeRegistry(Box::new(change))).await {
-                tracing::warn!(plugin = &*plugin.name, ?failure, "the report on a candidate was not taken");
+                tracing::warn!(
+                    plugin = &*plugin.name,
+                    ?failure,
+                    "the report on a candidate was not taken"
+                );
                 self.reported.remove(&rollout);
             }
         }
@@ -128,7 +136,8 @@ fn shortened(mut text: String) -> String {
 }
 
 fn load(plugins: &Plugins, version: Version, bound: &Bound) {
-    let loaded = request(plugins, version.clone(), bound).and_then(|request| plugins.host.load_expected(request));
+    let loaded =
+        request(plugins, version.clone(), bound).and_then(|request| plugins.host.load_expected(request));
     match loaded {
         Ok(_) => {
             plugins.failed().remove(&version);
@@ -180,7 +189,7 @@ fn try_out(plugins: &Plugins, digest: Digest, bindings: &[Arc<Bound>]) -> Result
             .hooks
             .iter()
             .next()
-            .map_or(Hook::BeforeSend.name(), |hook| hook.name());
+            .map_or_else(|| Hook::BeforeSend.name(), |hook| hook.name());
         plugins.host.try_out(LoadRequest {
             version: version(""),
             component,

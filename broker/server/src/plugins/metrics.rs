@@ -11,7 +11,12 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
     for (version, counted) in status {
         add(bindings.entry(&version.binding).or_default(), counted);
     }
-    help(out, "penstock_plugin_versions_failed", "gauge", "Versions that this node cannot load.");
+    help(
+        out,
+        "penstock_plugin_versions_failed",
+        "gauge",
+        "Versions that this node cannot load.",
+    );
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(out, "penstock_plugin_versions_failed {failed}");
     for (name, text, value) in SERIES {
@@ -30,14 +35,20 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
     for (binding, counted) in &bindings {
         for (failure, count) in &counted.failures {
             let class = failure.name();
-            let _ = writeln!(out, "{failures}{{binding=\"{binding}\",class=\"{class}\"}} {count}");
+            let _ = writeln!(
+                out,
+                "{failures}{{binding=\"{binding}\",class=\"{class}\"}} {count}"
+            );
         }
     }
     let retired = "penstock_plugin_instances_retired_total";
     help(out, retired, "counter", "Instances that were dropped, by reason.");
     for (binding, counted) in &bindings {
         for (reason, count) in &counted.retired {
-            let _ = writeln!(out, "{retired}{{binding=\"{binding}\",reason=\"{reason}\"}} {count}");
+            let _ = writeln!(
+                out,
+                "{retired}{{binding=\"{binding}\",reason=\"{reason}\"}} {count}"
+            );
         }
     }
 }
@@ -45,25 +56,36 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
 /// Name, help and value of a counter.
 type Series = (&'static str, &'static str, fn(&VersionStatus) -> f64);
 
-#[expect(clippy::cast_precision_loss, reason = "the format has floating point numbers only")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the format has floating point numbers only"
+)]
 const SERIES: [Series; 6] = [
-    ("penstock_plugin_calls_total", "Calls that ended, well or not.", |status| {
-        status.calls as f64
-    }),
-    ("penstock_plugin_messages_total", "Messages of these calls.", |status| {
-        status.messages as f64
-    }),
-    ("penstock_plugin_guest_seconds_total", "Time inside guests.", |status| {
-        status.guest_s
-    }),
+    (
+        "penstock_plugin_calls_total",
+        "Calls that ended, well or not.",
+        |status| status.calls as f64,
+    ),
+    (
+        "penstock_plugin_messages_total",
+        "Messages of these calls.",
+        |status| status.messages as f64,
+    ),
+    (
+        "penstock_plugin_guest_seconds_total",
+        "Time inside guests.",
+        |status| status.guest_s,
+    ),
     (
         "penstock_plugin_queue_seconds_total",
         "Time that calls waited for a thread.",
         |status| status.queue_s,
     ),
-    ("penstock_plugin_instances_created_total", "Instances that were made.", |status| {
-        status.created as f64
-    }),
+    (
+        "penstock_plugin_instances_created_total",
+        "Instances that were made.",
+        |status| status.created as f64,
+    ),
     (
         "penstock_plugin_log_lines_dropped_total",
         "Lines that plugins logged too fast.",

@@ -183,7 +183,9 @@ impl crate::driver::Plugins for Plugins {
 
 /// Compiles in a process of its own. Tests that run a node inside their own program have no such command, and compile in place.
 fn compiler(this: OsString) -> Option<Vec<OsString>> {
-    let is_broker = Path::new(&this).file_stem().is_some_and(|stem| stem == "penstock");
+    let is_broker = Path::new(&this)
+        .file_stem()
+        .is_some_and(|stem| stem == "penstock");
     is_broker.then(|| vec![this, OsString::from(COMPILE_COMMAND)])
 }
 
@@ -198,4 +200,3 @@ pub(crate) fn facts(inspected: &penstock_plugin_host::Inspected) -> Bytes {
     });
     Bytes::from(facts.to_string())
 }
-

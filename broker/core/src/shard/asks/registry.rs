@@ -65,9 +65,11 @@ pub(super) fn answer_change(turn: &mut Turn<'_>, ask: Token, reply: &Reply) {
 pub(super) fn failure_of(why: Refused) -> Failure {
     match why {
         Refused::NoPlugin | Refused::NoBinding => Failure::NotFound(why.to_string()),
-        Refused::Changed | Refused::RolloutOpen | Refused::NoRollout | Refused::NotReady | Refused::NothingBefore => {
-            Failure::Conflict(why.to_string())
-        }
+        Refused::Changed
+        | Refused::RolloutOpen
+        | Refused::NoRollout
+        | Refused::NotReady
+        | Refused::NothingBefore => Failure::Conflict(why.to_string()),
         Refused::SameDigest
         | Refused::StillBound
         | Refused::NoHook

@@ -105,7 +105,8 @@ pub(in crate::http) async fn bindings(axum::extract::State(state): Shared) -> Re
     match registry(&state).await {
         Ok(registry) => {
             let bindings = registry.bindings().iter().map(|bound| shown::bound(bound));
-            Json(json!({ "revision": registry.revision, "bindings": bindings.collect::<Value>() })).into_response()
+            Json(json!({ "revision": registry.revision, "bindings": bindings.collect::<Value>() }))
+                .into_response()
         }
         Err(response) => response,
     }

@@ -143,8 +143,14 @@ async fn proposal(
     let digest = digest
         .and_then(shown::digest)
         .ok_or_else(|| bad("digest: the 64 hexadecimal digits that the upload answered"))?;
-    let artifact = state.node.plugins().artifact(digest).await.map_err(|why| bad(&why))?;
-    let artifact = artifact.ok_or_else(|| bad("no component with this digest was uploaded: POST it to /v1/plugins first"))?;
+    let artifact = state
+        .node
+        .plugins()
+        .artifact(digest)
+        .await
+        .map_err(|why| bad(&why))?;
+    let artifact = artifact
+        .ok_or_else(|| bad("no component with this digest was uploaded: POST it to /v1/plugins first"))?;
     let named = shown::facts(&artifact)["name"].as_str().map(str::to_owned);
     if named.as_deref() != Some(&*plugin) {
         return Err(bad(&format!(

@@ -18,7 +18,10 @@ fn a_refused_message_tells_its_sender_why_and_reaches_nobody() -> Result<()> {
 
     let mut raw = Raw::session(node.websocket(), "alice", "d")?;
     let refused = say(&mut raw, "1", "oh darn")?;
-    assert_eq!((&refused["reasonCode"], &refused["messageSeq"]), (&json!(NOT_ALLOWED), &json!(0)));
+    assert_eq!(
+        (&refused["reasonCode"], &refused["messageSeq"]),
+        (&json!(NOT_ALLOWED), &json!(0))
+    );
     assert_eq!(refused["reason"], "mind your words");
     assert_eq!(say(&mut raw, "2", "oh well")?["reasonCode"], SUCCESS);
 
@@ -31,11 +34,18 @@ fn a_refused_message_tells_its_sender_why_and_reaches_nobody() -> Result<()> {
 
     // `{"type":1,"content":"darn"}`
     let payload = "eyJ0eXBlIjoxLCJjb250ZW50IjoiZGFybiJ9";
-    let message = json!({ "from_uid": "alice", "channel_id": "room", "channel_type": GROUP, "payload": payload });
+    let message =
+        json!({ "from_uid": "alice", "channel_id": "room", "channel_type": GROUP, "payload": payload });
     let answer = post(node.http(), "/message/send", &message)?.body;
-    assert_eq!((&answer["reason"], &answer["reason_text"]), (&json!(NOT_ALLOWED), &json!("mind your words")));
+    assert_eq!(
+        (&answer["reason"], &answer["reason_text"]),
+        (&json!(NOT_ALLOWED), &json!("mind your words"))
+    );
 
-    assert_eq!((next_text(&mut bob)?, next_text(&mut bob)?), ("oh well".to_owned(), "all is well".to_owned()));
+    assert_eq!(
+        (next_text(&mut bob)?, next_text(&mut bob)?),
+        ("oh well".to_owned(), "all is well".to_owned())
+    );
     assert_eq!(history(&node)?, ["oh well", "all is well"]);
     Ok(())
 }
@@ -58,9 +68,7 @@ fn a_rewritten_message_is_what_is_received_and_kept() -> Result<()> {
 
 #[test]
 fn three_filters_run_by_priority_and_each_sees_what_the_one_before_made() -> Result<()> {
-    let stage = |priority: i32, word: &str, mode: &str| {
-        json!({ "priority": priority, "config": { "words": [word], "mode": mode, "text": "the third saw it" } })
-    };
+    let stage = |priority: i32, word: &str, mode: &str| json!({ "priority": priority, "config": { "words": [word], "mode": mode, "text": "the third saw it" } });
     let node = with("profanity-filter", &stage(30, "bad", "mask"))?;
     // Bound in another order than they run in.
     bind_to(&node, "third", "profanity-filter", &stage(10, "****", "reject"))?;
@@ -97,13 +105,26 @@ fn a_filter_takes_part_where_its_selector_says() -> Result<()> {
 
 #[test]
 fn a_failure_is_what_the_binding_says_and_an_earlier_rewrite_stays() -> Result<()> {
-    let node = with("profanity-filter", &json!({ "priority": 9, "config": { "words": ["darn"] } }))?;
+    let node = with(
+        "profanity-filter",
+        &json!({ "priority": 9, "config": { "words": ["darn"] } }),
+    )?;
     deploy(&node, "scripted-filter", &component("scripted-filter")?)?;
     let mut raw = Raw::session(node.websocket(), "alice", "d")?;
 
-    bind_to(&node, "scripted", "scripted-filter", &json!({ "on_error": "allow" }))?;
+    bind_to(
+        &node,
+        "scripted",
+        "scripted-filter",
+        &json!({ "on_error": "allow" }),
+    )?;
     assert_eq!(say(&mut raw, "1", "darn trap")?["reasonCode"], SUCCESS);
-    bind_to(&node, "scripted", "scripted-filter", &json!({ "on_error": "reject" }))?;
+    bind_to(
+        &node,
+        "scripted",
+        "scripted-filter",
+        &json!({ "on_error": "reject" }),
+    )?;
     assert_ne!(say(&mut raw, "2", "darn trap")?["reasonCode"], SUCCESS);
     // By class: a guest that runs for too long is let pass, one that traps is not.
     let by_class = json!({ "on_error": { "timeout": "allow" }, "deadline_ms": 50 });

@@ -43,7 +43,10 @@ fn history(node: &Node) -> Result<Vec<String>> {
     });
     let history = post(node.http(), "/channel/messagesync", &question)?;
     let messages = history.body["messages"].as_array().cloned().context("messages")?;
-    messages.iter().map(|message| content(&message["payload"])).collect()
+    messages
+        .iter()
+        .map(|message| content(&message["payload"]))
+        .collect()
 }
 
 /// The text of a payload in base64.

@@ -45,19 +45,44 @@ fn uploads_that_are_no_plugins() -> Result<()> {
 #[test]
 fn changes_that_do_not_fit() -> Result<()> {
     let node = masking()?;
-    let change = |action: &str, wish: Value| post(node.http(), &format!("/v1/plugins/{NAME}/{action}"), &wish);
+    let change =
+        |action: &str, wish: Value| post(node.http(), &format!("/v1/plugins/{NAME}/{action}"), &wish);
     says(&change("rollback", json!({}))?, 409, "roll");
     says(&change("promote", json!({}))?, 409, "rollout");
     says(&change("explode", json!({}))?, 404, "propose, canary");
-    says(&change("propose", json!({ "digest": "00" }))?, 400, "64 hexadecimal digits");
-    says(&change("propose", json!({ "digest": "0".repeat(64) }))?, 400, "POST it to /v1/plugins first");
-    says(&change("canary", json!({ "percent": 101 }))?, 400, "from 0 to 100");
+    says(
+        &change("propose", json!({ "digest": "00" }))?,
+        400,
+        "64 hexadecimal digits",
+    );
+    says(
+        &change("propose", json!({ "digest": "0".repeat(64) }))?,
+        400,
+        "POST it to /v1/plugins first",
+    );
+    says(
+        &change("canary", json!({ "percent": 101 }))?,
+        400,
+        "from 0 to 100",
+    );
     says(&change("promote", json!({ "revision": 1 }))?, 409, "revision");
-    let another = post(node.http(), "/v1/plugins/another/propose", &json!({ "digest": digest(&node)? }))?;
+    let another = post(
+        node.http(),
+        "/v1/plugins/another/propose",
+        &json!({ "digest": digest(&node)? }),
+    )?;
     says(&another, 400, "names the plugin profanity-filter");
-    let bound = put(node.http(), "/v1/bindings/x", &json!({ "plugin": "nobody", "hook": "before-send" }))?;
+    let bound = put(
+        node.http(),
+        "/v1/bindings/x",
+        &json!({ "plugin": "nobody", "hook": "before-send" }),
+    )?;
     says(&bound, 404, "no plugin has this name");
-    let hook = put(node.http(), "/v1/bindings/x", &json!({ "plugin": NAME, "hook": "after-lunch" }))?;
+    let hook = put(
+        node.http(),
+        "/v1/bindings/x",
+        &json!({ "plugin": NAME, "hook": "after-lunch" }),
+    )?;
     says(&hook, 400, "before-send or persist-after");
     goes_on(&node, "after")
 }
@@ -97,7 +122,12 @@ fn a_configuration_that_init_refuses_is_shown_and_the_policy_decides() -> Result
     bind_to(&node, "strict", NAME, &json!({ "config": { "words": [""] } }))?;
     let version = state(&node, "strict")?;
     assert_eq!(version["state"], "failed");
-    assert!(version["reason"].as_str().is_some_and(|reason| reason.contains("words: one is empty")), "{version}");
+    assert!(
+        version["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("words: one is empty")),
+        "{version}"
+    );
     let mut raw = Raw::session(node.websocket(), "alice", "d")?;
     assert_ne!(say(&mut raw, "1", "hello")?["reasonCode"], 1);
     let open = json!({ "config": { "words": [""] }, "on_error": { "not-ready": "allow" } });

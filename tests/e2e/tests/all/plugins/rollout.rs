@@ -58,7 +58,10 @@ fn a_candidate_takes_its_share_is_promoted_and_rolled_back() -> Result<()> {
     change(&node, "promote", &json!({}))?;
     say(&mut raw, "4", "darn")?;
     let plugin = get(node.http(), "/v1/plugins")?.body["plugins"][0].clone();
-    assert_eq!((&plugin["active"]["digest"], &plugin["previous"]["digest"]), (&second, &first));
+    assert_eq!(
+        (&plugin["active"]["digest"], &plugin["previous"]["digest"]),
+        (&second, &first)
+    );
     change(&node, "rollback", &json!({}))?;
     say(&mut raw, "5", "darn")?;
     let plugin = get(node.http(), "/v1/plugins")?.body["plugins"][0].clone();
@@ -87,7 +90,8 @@ fn swaps_under_traffic_lose_nothing() -> Result<()> {
             }
             Ok(sent)
         });
-        let swapped: Result<()> = (0..SWAPS).try_for_each(|_| change(&node, "rollback", &json!({})).map(drop));
+        let swapped: Result<()> =
+            (0..SWAPS).try_for_each(|_| change(&node, "rollback", &json!({})).map(drop));
         ended.store(true, Ordering::SeqCst);
         swapped?;
         sender.join().expect("the sender")
