@@ -25,6 +25,9 @@ const ENDINGS: &[&str] = &[
 /// Folders that a path in backticks may be given from, besides the root and the document's own.
 const BASES: &[&str] = &["broker", "broker/core/src"];
 
+/// Files of a plugin's own folder, wherever its author keeps it.
+const OF_A_PLUGIN: &[&str] = &["binding.toml", "build.toml", "plugin.toml"];
+
 /// Complains about links and file names that lead nowhere.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -45,7 +48,10 @@ pub fn check(tree: &Tree) -> Vec<String> {
                     ));
                 }
             }
-            for name in file_names(line) {
+            for name in file_names(line)
+                .into_iter()
+                .filter(|name| !OF_A_PLUGIN.contains(name))
+            {
                 let bases = ["", folder(&file.path)].into_iter().chain(BASES.iter().copied());
                 let found = bases
                     .chain(named.iter().map(String::as_str))

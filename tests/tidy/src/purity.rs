@@ -66,7 +66,8 @@ pub fn documented(tree: &Tree) -> Vec<String> {
         .iter()
         .filter(|file| file.path.ends_with("/Cargo.toml"))
     {
-        if !file.text.contains("[lints]\nworkspace = true") {
+        let is_crate = file.text.contains("[package]");
+        if is_crate && !file.text.contains("[lints]\nworkspace = true") {
             complaints.push(format!("{}: does not inherit the workspace's lints", file.path));
         }
     }
@@ -121,7 +122,7 @@ mod tests {
     fn the_lint_for_documentation_cannot_be_switched_off() {
         let tree = Tree::of(&[
             ("Cargo.toml", "[workspace.lints.rust]\nmissing_docs = \"deny\"\n"),
-            ("broker/core/Cargo.toml", "[lints]\nworkspace = true\n"),
+            ("broker/core/Cargo.toml", "[package]\n[lints]\nworkspace = true\n"),
             (
                 "broker/core/src/lib.rs",
                 "#![allow(missing_docs, reason = \"none\")]\n",

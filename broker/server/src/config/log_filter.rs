@@ -7,7 +7,13 @@ use super::nearest::nearest;
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 /// The parts whose lines can be chosen: our crates that log, and below the gateway the WebSocket library.
-const PARTS: &[&str] = &["penstock", "penstock_net", "penstock_store", "tungstenite"];
+const PARTS: &[&str] = &[
+    "penstock",
+    "penstock_net",
+    "penstock_plugin_host",
+    "penstock_store",
+    "tungstenite",
+];
 
 /// Checks a filter such as `info` or `penstock_net::gateway=debug,info`.
 ///
