@@ -147,7 +147,7 @@ pub(crate) fn stage(deadline: Instant) -> Result<(), String> {
 }
 
 /// Builds every plugin and returns their components. Only what has changed is compiled and written again.
-fn build(deadline: Instant) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn build(deadline: Instant) -> Result<Vec<PathBuf>, String> {
     let toolchain = Toolchain::find().ok_or("no Rust here can compile plugins: run `cargo xtask plugins`")?;
     let mut plugins = Vec::new();
     find(&root().join("plugins"), 0, &mut plugins)?;

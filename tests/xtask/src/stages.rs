@@ -243,10 +243,11 @@ fn plant(mutant: &Mutant, deadline: Instant) -> Result<(), String> {
     }
 }
 
-/// The real binary with the real client: packages exactly as locked, then the tests one after another, because each
+/// The real binary with the real client and real plugins: packages exactly as locked, then the tests one after another, because each
 /// starts a cluster of its own.
 fn end_to_end(deadline: Instant) -> Result<(), String> {
     succeed(cargo(&["build", "--locked", "-p", "penstock"]), deadline)?;
+    plugins::build(deadline)?;
     if !machine::has_lock_file() {
         return Err(
             "tests/e2e/package-lock.json is missing: the JavaScript packages must be locked".to_owned(),
