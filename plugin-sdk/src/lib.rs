@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![warn(missing_docs)]
 
 mod frame;
 mod guest;
@@ -14,5 +13,14 @@ pub use verdict::{Rewrite, Verdict, Verdicts};
 
 /// What the macros of this crate need; not for plugins.
 #[doc(hidden)]
-#[allow(missing_docs, reason = "generated from the contract, which has the docs")]
+#[allow(
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    elided_lifetimes_in_paths,
+    missing_docs,
+    unreachable_pub,
+    unsafe_code,
+    unused_qualifications,
+    reason = "generated from the contract, which has the docs"
+)]
 pub mod bindings;
