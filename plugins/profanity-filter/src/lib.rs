@@ -139,7 +139,7 @@ mod tests {
     fn refuses_a_wrong_configuration() {
         for config in [
             "",
-            "[]",
+            "[1]",
             r#"{"words": [""]}"#,
             r#"{"mode": "shout"}"#,
             r#"{"wrods": []}"#,
