@@ -24,6 +24,8 @@ pub enum Command {
     Key,
     /// Put load on a server, or measure the machine.
     Bench(penstock_bench::options::Command),
+    /// Make, try and deploy plugins.
+    Plugin(penstock_plugin_cli::Command),
     /// Compile a component: what the plugin host runs as its child.
     PluginCompile {
         /// The component.
@@ -68,6 +70,9 @@ pub enum Error {
     /// What is wrong with the words after `bench`.
     #[error(transparent)]
     Bench(#[from] penstock_bench::options::Error),
+    /// What is wrong with the words after `plugin`.
+    #[error(transparent)]
+    Plugin(#[from] penstock_plugin_cli::Error),
 }
 
 impl Arguments {
@@ -86,6 +91,8 @@ penstock: a message broker for chat, notifications, live rooms and events
   penstock bench --target URL --mode person|group|fanout|idle|login [OPTION VALUE …]
   penstock bench floor | --help
       Drives a WKProto server and verifies what it delivers; measures the limits of this machine; lists the options.
+  penstock plugin new|build|check|test|deploy|promote|rollback|bind|unbind|status|logs|remove|help
+      Makes a plugin, tries it under the limits of production, and brings it to a broker.
   penstock version | help";
 
     /// Parses the words after the program name.
@@ -100,6 +107,7 @@ penstock: a message broker for chat, notifications, live rooms and events
             Some("serve") => Command::Serve(options(words)?),
             Some("key") => alone(Command::Key, words)?,
             Some("bench") => Command::Bench(penstock_bench::options::Command::parse(words)?),
+            Some("plugin") => Command::Plugin(penstock_plugin_cli::Command::parse(words)?),
             Some("config") => match words.next().as_deref() {
                 Some("check") => Command::ConfigCheck(options(words)?),
                 Some("default") => alone(Command::ConfigDefault, words)?,
@@ -177,9 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn the_words_after_bench_are_its_own() {
+    fn the_words_after_bench_and_plugin_are_their_own() {
         let help = Command::Bench(penstock_bench::options::Command::Help);
         assert_eq!(parse("bench --help"), Ok(help));
+        let help = penstock_plugin_cli::Command::parse([]).expect("the usage");
+        assert_eq!(parse("plugin --help"), Ok(Command::Plugin(help)));
     }
 
     #[test]
@@ -190,6 +200,7 @@ mod tests {
             Err(Error::UnknownOption("--conf".to_owned()))
         );
         assert!(matches!(parse("bench --mode x"), Err(Error::Bench(_))));
+        assert!(matches!(parse("plugin publish"), Err(Error::Plugin(_))));
         for line in ["version --json", "key --json", "config default --json"] {
             assert_eq!(parse(line), Err(Error::Trailing("--json".to_owned())), "{line}");
         }

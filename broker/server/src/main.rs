@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Err(error) => {
             match error {
                 // It says itself where its options are listed.
-                Error::Bench(_) => eprintln!("penstock: {error}"),
+                Error::Bench(_) | Error::Plugin(_) => eprintln!("penstock: {error}"),
                 _ => eprintln!("penstock: {error}\n\n{}", Arguments::USAGE),
             }
             return ExitCode::from(2);
@@ -50,6 +50,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::PluginCompile { source, code } => {
             penstock_plugin_host::compile_child(&source, &code).map_err(anyhow::Error::msg)
         }
+        Command::Plugin(command) => penstock_plugin_cli::run(&command, &mut std::io::stdout()),
         Command::Bench(command) => out(&penstock_bench::run(command)?),
         Command::Serve(arguments) => {
             let settings = settings(&arguments)?;

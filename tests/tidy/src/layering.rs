@@ -10,6 +10,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("broker/store", &["penstock-core", "penstock-wire"]),
     ("broker/net", &["penstock-core", "penstock-wire"]),
     ("broker/plugin-host", &["penstock-core", "penstock-wire"]),
+    ("broker/plugin-cli", &["penstock-core", "penstock-plugin-host"]),
     ("broker/bench", &["penstock-wire"]),
     (
         "broker/server",
@@ -17,6 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "penstock-bench",
             "penstock-core",
             "penstock-net",
+            "penstock-plugin-cli",
             "penstock-plugin-host",
             "penstock-store",
             "penstock-wire",

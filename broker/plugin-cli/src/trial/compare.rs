@@ -1,0 +1,140 @@
+//! What came against what must come.
+
+use super::fixtures::{ExpectedOutcome, ExpectedRefusal, ExpectedRewrite, ExpectedVerdict};
+use penstock_core::hooks::call::{Answer, Failed, Returned};
+use penstock_core::hooks::pipeline::{Failure, Rewrite, Verdict};
+use serde_json::Value;
+
+/// Longest payload that is shown of a difference, bytes.
+const SHOWN_BYTES: usize = 200;
+
+/// How a verdict differs; nothing when it does not.
+pub(super) fn verdict(expected: &ExpectedVerdict, found: &Verdict) -> Option<String> {
+    let fits = match (expected, found) {
+        (ExpectedVerdict::Allow(wanted), Verdict::Allow) => *wanted,
+        (ExpectedVerdict::Allow(wanted), _) => !wanted,
+        (ExpectedVerdict::Reject(ExpectedRefusal::Any(wanted)), found) => {
+            *wanted == matches!(found, Verdict::Reject(_))
+        }
+        (ExpectedVerdict::Reject(ExpectedRefusal::With(parts)), Verdict::Reject(refusal)) => {
+            parts.code.is_none_or(|code| code == refusal.reason.0)
+                && parts
+                    .text
+                    .as_deref()
+                    .is_none_or(|text| text == refusal.text.as_deref().unwrap_or_default())
+        }
+        (ExpectedVerdict::Rewrite(expected), Verdict::Rewrite(found)) => is_rewrite(expected, found),
+        _ => false,
+    };
+    (!fits).then(|| format!("expected {}, got {}", show_expected(expected), show(found)))
+}
+
+fn is_rewrite(expected: &ExpectedRewrite, found: &Rewrite) -> bool {
+    let payload = match &expected.payload {
+        None => true,
+        Some(Value::String(text)) => text.as_bytes() == &found.payload[..],
+        Some(wanted) => serde_json::from_slice::<Value>(&found.payload).is_ok_and(|found| &found == wanted),
+    };
+    payload
+        && expected
+            .topic
+            .as_deref()
+            .is_none_or(|topic| topic == &*found.topic)
+        && expected.expire.is_none_or(|expire| expire == found.expire_s)
+}
+
+/// How the outcome of a batch of committed messages differs; nothing when it does not.
+pub(super) fn outcome(expected: &ExpectedOutcome, found: &Returned) -> Option<String> {
+    let fits = match (expected, found) {
+        (ExpectedOutcome::Done(wanted), Ok(Answer::Done { messages, .. })) => wanted == messages,
+        (ExpectedOutcome::Retry(wanted), found) => *wanted == matches!(found, Err(Failed::Retry { .. })),
+        (ExpectedOutcome::Poison(wanted), found) => *wanted == matches!(found, Err(Failed::Poison)),
+        _ => false,
+    };
+    let found = match found {
+        Ok(Answer::Done { messages, .. }) => format!("{messages} done"),
+        Ok(_) => "verdicts".to_owned(),
+        Err(failed) => failure(failed),
+    };
+    let expected = match expected {
+        ExpectedOutcome::Done(messages) => format!("{messages} done"),
+        ExpectedOutcome::Retry(wanted) => format!("retry: {wanted}"),
+        ExpectedOutcome::Poison(wanted) => format!("poison: {wanted}"),
+    };
+    (!fits).then(|| format!("expected {expected}, got {found}"))
+}
+
+/// A failure in words, with what to do.
+pub(super) fn failure(failed: &Failed) -> String {
+    match failed {
+        Failed::Call(failure) => match failure {
+            Failure::Timeout => "no answer in time: the call was ended at its deadline (`deadline_ms`)",
+            Failure::Trap => "a trap: the plugin panicked, or ran out of its stack",
+            Failure::Memory => "no more memory: do with less, or raise `limits.memory_mib` in plugin.toml",
+            Failure::BadOutput => "an answer that is not one",
+            Failure::Busy => "no turn within the deadline: the machine is busy",
+            Failure::NotReady => "no instance: it did not start",
+            Failure::Host => "an error of the host",
+        }
+        .to_owned(),
+        Failed::Retry { after: None } => "a wish to be asked again".to_owned(),
+        Failed::Retry { after: Some(after) } => {
+            format!("a wish to be asked again in {} ms", after.as_millis())
+        }
+        Failed::Poison => "poison".to_owned(),
+    }
+}
+
+fn show_expected(expected: &ExpectedVerdict) -> String {
+    match expected {
+        ExpectedVerdict::Allow(true) => "allow".to_owned(),
+        ExpectedVerdict::Allow(false) => "anything but allow".to_owned(),
+        ExpectedVerdict::Reject(ExpectedRefusal::Any(true)) => "reject".to_owned(),
+        ExpectedVerdict::Reject(ExpectedRefusal::Any(false)) => "anything but reject".to_owned(),
+        ExpectedVerdict::Reject(ExpectedRefusal::With(parts)) => {
+            let code = parts.code.map(|code| format!("code {code}"));
+            let text = parts.text.as_ref().map(|text| format!("text {text:?}"));
+            said("reject", [code, text, None])
+        }
+        ExpectedVerdict::Rewrite(parts) => {
+            let payload = parts.payload.as_ref().map(|payload| match payload {
+                Value::String(text) => format!("payload {text}"),
+                other => format!("payload {other}"),
+            });
+            let topic = parts.topic.as_ref().map(|topic| format!("topic {topic:?}"));
+            let expire = parts.expire.map(|expire| format!("expire {expire}"));
+            said("rewrite", [payload, topic, expire])
+        }
+    }
+}
+
+fn said(verdict: &str, parts: [Option<String>; 3]) -> String {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        verdict.to_owned()
+    } else {
+        format!("{verdict} ({})", parts.join(", "))
+    }
+}
+
+/// A verdict in words.
+pub(super) fn show(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Allow => "allow".to_owned(),
+        Verdict::Reject(refusal) => {
+            let text = refusal.text.as_ref().map(|text| format!("text {text:?}"));
+            said("reject", [Some(format!("code {}", refusal.reason.0)), text, None])
+        }
+        Verdict::Rewrite(rewrite) => {
+            let end = rewrite.payload.len().min(SHOWN_BYTES);
+            let cut = if end < rewrite.payload.len() { "…" } else { "" };
+            let payload = String::from_utf8_lossy(&rewrite.payload[..end]);
+            let parts = [
+                Some(format!("payload {payload}{cut}")),
+                Some(format!("topic {:?}", &*rewrite.topic)),
+                Some(format!("expire {}", rewrite.expire_s)),
+            ];
+            said("rewrite", parts)
+        }
+    }
+}

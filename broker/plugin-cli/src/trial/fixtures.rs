@@ -1,0 +1,266 @@
+//! Fixtures: what a plugin is given, and what it must answer.
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use penstock_core::hooks::call::Work;
+use penstock_core::message::{Draft, Message, MessageFlags};
+use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq, Uid};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The folder of fixtures.
+pub(super) const FOLDER: &str = "fixtures";
+/// The time of every fixture, ms since 1970: the plugin sees it as the time, so that a run is like the one before.
+const WALL_MS: u64 = 1_700_000_000_000;
+/// The first message id.
+const MESSAGE_ID: i64 = 1_000;
+
+/// A case.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fixture {
+    /// The configuration; what it lacks comes from the manifest.
+    #[serde(default)]
+    pub(super) config: Map<String, Value>,
+    /// The hook that is called; the manifest's first unless given.
+    pub(super) hook: Option<String>,
+    /// Messages; those of one channel that follow each other are one batch.
+    pub(super) messages: Vec<Given>,
+    /// What must come of it.
+    pub(super) expect: Expected,
+}
+
+/// A message.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Given {
+    /// The sender.
+    from: String,
+    /// 1 a person, 2 a group.
+    #[serde(default = "group")]
+    channel_type: u8,
+    /// The channel; of two persons the canonical id.
+    channel_id: String,
+    /// A text, or any other JSON, which is sent as its text.
+    payload: Value,
+    #[serde(default)]
+    topic: String,
+    /// Seconds until it is no longer shown; 0 for ever.
+    #[serde(default)]
+    expire: u32,
+    #[serde(default)]
+    client_msg_no: Option<String>,
+}
+
+fn group() -> u8 {
+    ChannelKind::GROUP.0
+}
+
+/// What must come of the messages.
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    /// Of before-send: one for each message.
+    Verdicts(Vec<ExpectedVerdict>),
+    /// Of persist-after.
+    Outcome(ExpectedOutcome),
+}
+
+/// A verdict. What is not named is not compared.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ExpectedVerdict {
+    /// As it is.
+    Allow(bool),
+    /// Not at all.
+    Reject(ExpectedRefusal),
+    /// Changed.
+    Rewrite(ExpectedRewrite),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ExpectedRefusal {
+    Any(bool),
+    With(RefusalParts),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RefusalParts {
+    pub(super) code: Option<u8>,
+    pub(super) text: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExpectedRewrite {
+    /// A text, or JSON that the payload must be in any form.
+    pub(super) payload: Option<Value>,
+    pub(super) topic: Option<String>,
+    pub(super) expire: Option<u32>,
+}
+
+/// What becomes of a batch of committed messages.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ExpectedOutcome {
+    /// So many leading messages are done.
+    Done(u32),
+    /// It is to be handed out again.
+    Retry(bool),
+    /// The first message can never be done.
+    Poison(bool),
+}
+
+// By hand, because a derived choice between two shapes does not say what is wrong within one.
+impl<'de> Deserialize<'de> for Expected {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        let read = if value.is_array() {
+            serde_json::from_value(value).map(Expected::Verdicts)
+        } else {
+            serde_json::from_value(value).map(Expected::Outcome)
+        };
+        read.map_err(|error| D::Error::custom(format!("expect: {error}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for ExpectedRefusal {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Value::deserialize(from)? {
+            Value::Bool(wanted) => Ok(ExpectedRefusal::Any(wanted)),
+            parts => serde_json::from_value(parts)
+                .map(ExpectedRefusal::With)
+                .map_err(|error| D::Error::custom(format!("reject: {error}"))),
+        }
+    }
+}
+
+/// The fixtures of a plugin's folder by name, in their order.
+pub(super) fn read(folder: &Path) -> Result<Vec<(String, Fixture)>> {
+    let folder = folder.join(FOLDER);
+    let listing = fs::read_dir(&folder).with_context(|| {
+        format!(
+            "{}: put cases there; the README of a new plugin says how they look",
+            folder.display()
+        )
+    })?;
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in listing {
+        let path = entry.with_context(|| folder.display().to_string())?.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            paths.push(path);
+        }
+    }
+    ensure!(
+        !paths.is_empty(),
+        "{} holds no .json: without a case nothing is tested",
+        folder.display()
+    );
+    paths.sort();
+    let fixtures = paths.iter().map(|path| {
+        let text = fs::read_to_string(path)?;
+        let fixture = parse(&text)?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Ok((name, fixture))
+    });
+    fixtures
+        .zip(&paths)
+        .map(|(fixture, path): (Result<_>, _)| fixture.with_context(|| path.display().to_string()))
+        .collect()
+}
+
+pub(super) fn parse(text: &str) -> Result<Fixture> {
+    let fixture: Fixture = serde_json::from_str(text)?;
+    ensure!(!fixture.messages.is_empty(), "messages: at least one");
+    if let Expected::Verdicts(verdicts) = &fixture.expect {
+        ensure!(
+            verdicts.len() == fixture.messages.len(),
+            "expect: {} verdicts for {} messages; there is one for each",
+            verdicts.len(),
+            fixture.messages.len()
+        );
+    } else {
+        let first = &fixture.messages[0];
+        let same = |message: &Given| message.channel() == first.channel();
+        ensure!(
+            fixture.messages.iter().all(same),
+            "messages: those of one case of persist-after are of one channel"
+        );
+    }
+    Ok(fixture)
+}
+
+impl Given {
+    /// A message of this payload, from nobody in particular.
+    pub(super) fn of(payload: &str) -> Given {
+        Given {
+            from: "ann".to_owned(),
+            channel_type: group(),
+            channel_id: "room".to_owned(),
+            payload: Value::String(payload.to_owned()),
+            topic: String::new(),
+            expire: 0,
+            client_msg_no: None,
+        }
+    }
+
+    pub(super) fn channel(&self) -> ChannelKey {
+        ChannelKey::new(&self.channel_id, ChannelKind(self.channel_type))
+    }
+
+    fn draft(&self, at: usize) -> Draft {
+        let payload = match &self.payload {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Draft {
+            from_uid: Uid::new(&self.from),
+            client_msg_no: Arc::from(
+                self.client_msg_no
+                    .clone()
+                    .unwrap_or_else(|| format!("fixture-{at}")),
+            ),
+            flags: MessageFlags::default(),
+            setting: 0,
+            expire_s: self.expire,
+            topic: Arc::from(self.topic.as_str()),
+            payload: Bytes::from(payload),
+            origin: None,
+            subscribers: Arc::from([]),
+        }
+    }
+}
+
+/// The messages as one call of before-send.
+pub(super) fn before_send(messages: &[Given]) -> Work {
+    Work::BeforeSend {
+        drafts: messages
+            .iter()
+            .enumerate()
+            .map(|(at, given)| given.draft(at))
+            .collect(),
+        wall_ms: WALL_MS,
+    }
+}
+
+/// The messages as one call of persist-after.
+pub(super) fn persist_after(messages: &[Given]) -> Work {
+    let committed = |(at, given): (usize, &Given)| Message {
+        id: MessageId(MESSAGE_ID + at as i64),
+        seq: Seq(1 + at as u64),
+        stamp_ms: WALL_MS,
+        draft: given.draft(at),
+    };
+    Work::PersistAfter {
+        incarnation: Incarnation(1),
+        messages: messages.iter().enumerate().map(committed).collect(),
+    }
+}

@@ -1,0 +1,290 @@
+//! `penstock plugin test`: the component on fixtures, in the host and under the limits of production.
+
+mod compare;
+mod fixtures;
+#[cfg(test)]
+mod tests;
+
+use crate::arguments::Options;
+use crate::binding::{Binding, deadline};
+use crate::build;
+use crate::folder;
+use crate::host::Local;
+use anyhow::{Context as _, Result, bail};
+use fixtures::{Expected, Fixture, Given};
+use penstock_core::hooks::call::{Answer, Call, Failed, Returned, Version, Work};
+use penstock_core::hooks::pipeline::Failure;
+use penstock_core::types::ChannelKey;
+use penstock_plugin_host::{Inspected, LoadRequest, inspect};
+use serde_json::{Map, Value};
+use std::io::Write;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// How often a case that passed is repeated for its time.
+const REPEATS: u32 = 20;
+/// Largest payload that a broker takes unless it is configured otherwise, bytes.
+const PAYLOAD_BYTES: usize = 32_767;
+
+/// Runs every fixture, then the cases that every plugin must survive.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let fixtures = fixtures::read(&folder::path(options))?;
+    let component = build::component(options, out)?;
+    let inspected = inspect(&component).context("no broker of this version takes it")?;
+    let binding = Binding::of(options, &inspected.manifest, None)?;
+    let local = Local::start()?;
+    let mut bench = Bench {
+        within: deadline(binding.as_ref(), &inspected.manifest),
+        local: &local,
+        inspected,
+        cases: 0,
+    };
+    let mut failed = 0;
+    let mut report = |name: &str, case: Result<Outcome>| -> Result<()> {
+        let outcome = case.unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
+        failed += u32::from(!outcome.differences.is_empty());
+        write_outcome(name, &outcome, out)
+    };
+    for (name, fixture) in &fixtures {
+        report(name, bench.fixture(fixture))?;
+    }
+    let config = binding.as_ref().map(Binding::config).unwrap_or_default();
+    for (name, given) in generated() {
+        report(name, bench.survives(&config, &given))?;
+    }
+    let passed = bench.cases - failed;
+    writeln!(
+        out,
+        "{passed} passed, {failed} failed; a call may take {} ms",
+        bench.within.as_millis()
+    )?;
+    if failed > 0 {
+        bail!("{failed} of {} cases failed", bench.cases);
+    }
+    Ok(())
+}
+
+/// Names of the fixtures in a plugin's folder.
+#[cfg(test)]
+pub(crate) fn fixtures(folder: &std::path::Path) -> Result<Vec<String>> {
+    Ok(fixtures::read(folder)?
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect())
+}
+
+fn write_outcome(name: &str, outcome: &Outcome, out: &mut dyn Write) -> Result<()> {
+    if outcome.differences.is_empty() {
+        writeln!(
+            out,
+            "ok    {name}: {:.1} µs a call",
+            outcome.call.as_secs_f64() * 1e6
+        )?;
+    } else {
+        writeln!(out, "FAIL  {name}")?;
+    }
+    for line in outcome.differences.iter().chain(&outcome.logged) {
+        writeln!(out, "      {line}")?;
+    }
+    Ok(())
+}
+
+/// Payloads that come sooner or later.
+fn generated() -> [(&'static str, Given); 3] {
+    [
+        ("an empty payload", Given::of("")),
+        (
+            "a payload that is no JSON",
+            Given::of("{\"type\":1,\"content\":\"\u{1f600}"),
+        ),
+        (
+            "the largest payload",
+            Given::of(&"0123456789abcdef".repeat(1 + PAYLOAD_BYTES / 16)[..PAYLOAD_BYTES]),
+        ),
+    ]
+}
+
+/// How a case ended.
+struct Outcome {
+    /// What was not as expected, in words.
+    differences: Vec<String>,
+    /// What the plugin logged when it was not.
+    logged: Vec<String>,
+    /// Time in the guest, of one call.
+    call: Duration,
+}
+
+impl Outcome {
+    fn failed(why: String) -> Outcome {
+        Outcome {
+            differences: vec![why],
+            logged: Vec::new(),
+            call: Duration::ZERO,
+        }
+    }
+}
+
+/// A host with the component that is tried.
+struct Bench<'a> {
+    local: &'a Local,
+    inspected: Inspected,
+    within: Duration,
+    cases: u32,
+}
+
+/// What one call found, in words.
+type Compare<'a> = &'a dyn Fn(usize, &Returned) -> Vec<String>;
+
+impl Bench<'_> {
+    fn fixture(&mut self, fixture: &Fixture) -> Result<Outcome> {
+        let hook = match &fixture.hook {
+            Some(hook) => hook.clone(),
+            None => self.hook(),
+        };
+        self.case(
+            &hook,
+            &fixture.config,
+            &fixture.messages,
+            &|at, returned| match &fixture.expect {
+                Expected::Outcome(expected) => compare::outcome(expected, returned).into_iter().collect(),
+                Expected::Verdicts(expected) => match returned {
+                    Ok(Answer::Verdicts(verdicts)) => verdicts
+                        .iter()
+                        .zip(&expected[at..])
+                        .enumerate()
+                        .filter_map(|(number, (found, expected))| {
+                            let difference = compare::verdict(expected, found)?;
+                            Some(format!("message {}: {difference}", at + number + 1))
+                        })
+                        .collect(),
+                    other => vec![format!(
+                        "message {}: expected verdicts, got {}",
+                        at + 1,
+                        show(other)
+                    )],
+                },
+            },
+        )
+    }
+
+    /// Whatever it answers, it must answer.
+    fn survives(&mut self, config: &Map<String, Value>, given: &Given) -> Result<Outcome> {
+        let hook = self.hook();
+        self.case(
+            &hook,
+            config,
+            std::slice::from_ref(given),
+            &|_, returned| match returned {
+                Err(failed @ Failed::Call(_)) => vec![compare::failure(failed)],
+                _ => Vec::new(),
+            },
+        )
+    }
+
+    fn hook(&self) -> String {
+        self.inspected.manifest.hooks.first().cloned().unwrap_or_default()
+    }
+
+    /// Loads the component anew, so that no case sees what another one left, and asks it.
+    fn case(
+        &mut self,
+        hook: &str,
+        config: &Map<String, Value>,
+        messages: &[Given],
+        compare: Compare<'_>,
+    ) -> Result<Outcome> {
+        self.cases += 1;
+        let version = Version {
+            binding: Arc::from("test"),
+            digest: self.inspected.digest,
+            generation: u64::from(self.cases),
+        };
+        self.local.host.load(LoadRequest {
+            version: version.clone(),
+            component: self.inspected.component.clone(),
+            config: config.clone(),
+            grants: self.inspected.manifest.capabilities.clone(),
+            hook: hook.to_owned(),
+        })?;
+        let outcome = self.asked(&version, hook, messages, compare);
+        self.local.host.unload(&version);
+        Ok(outcome)
+    }
+
+    fn asked(&self, version: &Version, hook: &str, messages: &[Given], compare: Compare<'_>) -> Outcome {
+        let mut differences = Vec::new();
+        let mut at = 0;
+        for batch in messages.chunk_by(|left, right| left.channel() == right.channel()) {
+            differences.extend(compare(
+                at,
+                &self.ask(version, &batch[0].channel(), work(hook, batch)),
+            ));
+            at += batch.len();
+        }
+        if !differences.is_empty() {
+            return Outcome {
+                differences,
+                logged: self.logged(version),
+                call: Duration::ZERO,
+            };
+        }
+        for _ in 0..REPEATS {
+            for batch in messages.chunk_by(|left, right| left.channel() == right.channel()) {
+                let _ = self.ask(version, &batch[0].channel(), work(hook, batch));
+            }
+        }
+        Outcome {
+            differences,
+            logged: Vec::new(),
+            call: self.call_time(version),
+        }
+    }
+
+    fn ask(&self, version: &Version, channel: &ChannelKey, work: Work) -> Returned {
+        let call = Call {
+            version: version.clone(),
+            channel: channel.clone(),
+            within: self.within,
+            work,
+        };
+        let (reply, returned) = mpsc::channel();
+        self.local.host.call(call, move |result| {
+            let _ = reply.send(result);
+        });
+        // The host answers every call; were it gone, nothing would.
+        returned.recv().unwrap_or(Err(Failed::Call(Failure::NotReady)))
+    }
+
+    /// Mean time of a call within the guest.
+    fn call_time(&self, version: &Version) -> Duration {
+        let status = self.local.host.status();
+        let found = status.iter().find(|(loaded, _)| loaded == version);
+        found.map_or(Duration::ZERO, |(_, status)| {
+            Duration::from_secs_f64(status.guest_s / status.calls.max(1) as f64)
+        })
+    }
+
+    fn logged(&self, version: &Version) -> Vec<String> {
+        let logs = self.local.host.logs(version, 0);
+        logs.lines
+            .iter()
+            .map(|line| format!("{} {}", line.level, line.text))
+            .collect()
+    }
+}
+
+fn work(hook: &str, messages: &[Given]) -> Work {
+    if hook == "persist-after" {
+        fixtures::persist_after(messages)
+    } else {
+        fixtures::before_send(messages)
+    }
+}
+
+fn show(returned: &Returned) -> String {
+    match returned {
+        Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
+        Ok(Answer::Done { messages, .. }) => format!("{messages} done"),
+        Err(failed) => compare::failure(failed),
+    }
+}

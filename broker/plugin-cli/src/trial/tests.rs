@@ -1,0 +1,203 @@
+//! Fixtures and their comparison.
+
+use super::compare::{outcome, verdict};
+use super::fixtures::{Expected, ExpectedVerdict, before_send, parse, read};
+use anyhow::Result;
+use bytes::Bytes;
+use penstock_core::hooks::call::{Answer, Failed, Work};
+use penstock_core::hooks::pipeline::{Rewrite, Verdict};
+use penstock_core::message::Refusal;
+use penstock_core::types::Reason;
+use std::sync::Arc;
+
+fn fixture(messages: &str, expect: &str) -> Result<super::Fixture> {
+    parse(&format!("{{\"messages\":[{messages}],\"expect\":{expect}}}"))
+}
+
+const MESSAGE: &str = r#"{"from":"ann","channel_id":"room","payload":{"type":1,"content":"a"}}"#;
+
+fn expected(text: &str) -> ExpectedVerdict {
+    let fixture = fixture(MESSAGE, &format!("[{text}]")).expect("a fixture");
+    match fixture.expect {
+        Expected::Verdicts(mut verdicts) => verdicts.remove(0),
+        Expected::Outcome(outcome) => panic!("{outcome:?}"),
+    }
+}
+
+fn rewrite(payload: &str) -> Verdict {
+    Verdict::Rewrite(Rewrite {
+        payload: Bytes::copy_from_slice(payload.as_bytes()),
+        expire_s: 9,
+        topic: Arc::from("t"),
+    })
+}
+
+fn reject() -> Verdict {
+    Verdict::Reject(Refusal {
+        reason: Reason(13),
+        text: Some(Arc::from("not here")),
+    })
+}
+
+#[test]
+fn what_is_named_is_compared_and_nothing_else() {
+    let same = [
+        (r#"{"allow":true}"#, Verdict::Allow),
+        (r#"{"allow":false}"#, reject()),
+        (r#"{"reject":true}"#, reject()),
+        (r#"{"reject":{}}"#, reject()),
+        (r#"{"reject":{"code":13}}"#, reject()),
+        (r#"{"reject":{"text":"not here"}}"#, reject()),
+        (r#"{"rewrite":{}}"#, rewrite("A")),
+        (
+            r#"{"rewrite":{"payload":"A","expire":9,"topic":"t"}}"#,
+            rewrite("A"),
+        ),
+        (
+            r#"{"rewrite":{"payload":{"b":1,"a":[2]}}}"#,
+            rewrite("{\"a\": [2], \"b\": 1}"),
+        ),
+    ];
+    for (text, found) in same {
+        assert_eq!(verdict(&expected(text), &found), None, "{text}");
+    }
+    let other = [
+        (
+            r#"{"allow":true}"#,
+            reject(),
+            "expected allow, got reject (code 13, text \"not here\")",
+        ),
+        (r#"{"reject":true}"#, Verdict::Allow, "expected reject, got allow"),
+        (
+            r#"{"reject":{"code":2}}"#,
+            reject(),
+            "expected reject (code 2), got",
+        ),
+        (
+            r#"{"reject":{"text":"not"}}"#,
+            reject(),
+            "expected reject (text \"not\"), got",
+        ),
+        (
+            r#"{"rewrite":{"payload":"a"}}"#,
+            rewrite("A"),
+            "expected rewrite (payload a), got rewrite (payload A, topic \"t\", expire 9)",
+        ),
+        (
+            r#"{"rewrite":{"payload":{"a":1}}}"#,
+            rewrite("{\"a\":2}"),
+            "payload {\"a\":1}",
+        ),
+        (
+            r#"{"rewrite":{"payload":{"a":1}}}"#,
+            rewrite("no JSON"),
+            "no JSON",
+        ),
+        (r#"{"rewrite":{"topic":"u"}}"#, rewrite("A"), "topic \"u\""),
+        (r#"{"rewrite":{"expire":1}}"#, rewrite("A"), "expire 1"),
+        (r#"{"rewrite":{}}"#, Verdict::Allow, "expected rewrite, got allow"),
+    ];
+    for (text, found, said) in other {
+        let difference = verdict(&expected(text), &found).expect(text);
+        assert!(difference.contains(said), "{difference}");
+    }
+}
+
+#[test]
+fn outcomes_of_committed_messages_are_compared() -> Result<()> {
+    let Expected::Outcome(done) = fixture(MESSAGE, "{\"done\":1}")?.expect else {
+        panic!("an outcome")
+    };
+    let answer = |messages| {
+        Ok(Answer::Done {
+            messages,
+            changes: Vec::new(),
+        })
+    };
+    assert_eq!(outcome(&done, &answer(1)), None);
+    assert_eq!(
+        outcome(&done, &answer(0)).as_deref(),
+        Some("expected 1 done, got 0 done")
+    );
+    assert_eq!(
+        outcome(&done, &Err(Failed::Poison)).as_deref(),
+        Some("expected 1 done, got poison")
+    );
+    let Expected::Outcome(poison) = fixture(MESSAGE, "{\"poison\":true}")?.expect else {
+        panic!("an outcome")
+    };
+    assert_eq!(outcome(&poison, &Err(Failed::Poison)), None);
+    assert!(outcome(&poison, &answer(1)).is_some());
+    Ok(())
+}
+
+#[test]
+fn what_is_wrong_with_a_fixture_is_said() {
+    let wrong = [
+        ("", "[]", "at least one"),
+        (MESSAGE, "[]", "0 verdicts for 1 messages"),
+        (MESSAGE, "[{\"alow\":true}]", "variant"),
+        (
+            "{\"from\":\"a\",\"channel_id\":\"r\"}",
+            "[{\"allow\":true}]",
+            "payload",
+        ),
+        (
+            "{\"from\":\"a\",\"channel_id\":\"r\",\"payload\":\"\",\"to\":1}",
+            "[{\"allow\":true}]",
+            "to",
+        ),
+    ];
+    for (messages, expect, said) in wrong {
+        let refused = fixture(messages, expect).expect_err(messages).to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    let other = MESSAGE.replace("room", "hall");
+    let refused = fixture(&format!("{MESSAGE},{other}"), "{\"done\":2}").expect_err("two channels");
+    assert!(refused.to_string().contains("one channel"));
+}
+
+#[test]
+fn payloads_are_text_or_json() -> Result<()> {
+    let text =
+        r#"{"from":"ann","channel_type":1,"channel_id":"a@b","payload":"plain","topic":"t","expire":7}"#;
+    let fixture = fixture(
+        &format!("{MESSAGE},{text}"),
+        "[{\"allow\":true},{\"allow\":true}]",
+    )?;
+    assert_eq!(fixture.messages[1].channel().kind.0, 1);
+    let Work::BeforeSend { drafts, .. } = before_send(&fixture.messages) else {
+        panic!("a call of before-send")
+    };
+    let json: serde_json::Value = serde_json::from_slice(&drafts[0].payload)?;
+    assert_eq!(json["content"], "a");
+    assert_eq!(
+        (&drafts[1].payload[..], drafts[1].expire_s, &*drafts[1].topic),
+        (&b"plain"[..], 7, "t")
+    );
+    assert_ne!(drafts[0].client_msg_no, drafts[1].client_msg_no);
+    Ok(())
+}
+
+#[test]
+fn the_fixtures_of_a_folder_come_in_order_and_a_bad_one_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    assert!(read(folder.path()).is_err(), "there is no folder");
+    std::fs::create_dir(folder.path().join("fixtures"))?;
+    assert!(
+        read(folder.path())
+            .expect_err("is empty")
+            .to_string()
+            .contains("no .json")
+    );
+    for name in ["b.json", "a.json", "notes.txt"] {
+        let text = format!("{{\"messages\":[{MESSAGE}],\"expect\":[{{\"allow\":true}}]}}");
+        std::fs::write(folder.path().join("fixtures").join(name), text)?;
+    }
+    let names: Vec<String> = read(folder.path())?.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["a.json", "b.json"]);
+    std::fs::write(folder.path().join("fixtures/c.json"), "{")?;
+    let refused = format!("{:#}", read(folder.path()).expect_err("is bad"));
+    assert!(refused.contains("c.json"), "{refused}");
+    Ok(())
+}
