@@ -2,8 +2,8 @@
 
 use crate::client::Secret;
 use crate::message::{Committed, MessageFlags, Outcome};
-use crate::plugins::{Change, Registry};
-use crate::types::{ChannelKind, DeviceFlag, DeviceLevel, Seq, Uid};
+use crate::plugins::{Change, DeadLetter, LetterName, Registry};
+use crate::types::{ChannelKey, ChannelKind, DeviceFlag, DeviceLevel, Seq, Uid};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -156,8 +156,41 @@ pub enum Ask {
     Registry,
     /// Changes a plugin or a binding. A proposal asks every node in service to be ready.
     ChangeRegistry(Box<Change>),
+    /// Something about messages that were given up for a binding.
+    DeadLetters(LettersAsk),
     /// Is this node able to serve: groups have leaders, store is healthy.
     Ready,
+}
+
+/// What is asked about the dead letters of a binding, present or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LettersAsk {
+    /// A page of them, ascending by name.
+    List {
+        /// The binding.
+        binding: Arc<str>,
+        /// Resume position, exclusive.
+        after: Option<LetterName>,
+        /// Most letters, 1..=1,000.
+        limit: u32,
+    },
+    /// Hands the message of one to the plugin once more, and removes the letter when it is done. Repeated messages must be expected
+    /// by the plugin, as always.
+    Replay {
+        /// The binding.
+        binding: Arc<str>,
+        /// The channel of the message.
+        channel: ChannelKey,
+        /// Which.
+        name: LetterName,
+    },
+    /// Removes some, at most 1,000.
+    Drop {
+        /// The binding.
+        binding: Arc<str>,
+        /// Which.
+        names: Vec<LetterName>,
+    },
 }
 
 /// A message sent over HTTP.
@@ -213,6 +246,13 @@ pub enum Answer {
     Changed {
         /// The revision, and that of what was changed.
         revision: u64,
+    },
+    /// Dead letters, ascending by name.
+    DeadLetters {
+        /// The letters.
+        letters: Vec<DeadLetter>,
+        /// Whether there are more.
+        more: bool,
     },
     /// Readiness.
     Ready(Readiness),

@@ -46,6 +46,8 @@ pub enum Table {
     Controller = 14,
     /// channel → subscriber count and revision.
     ChannelStats = 15,
+    /// binding, names → message that was given up for it (all in the binding's slot).
+    DeadLetter = 16,
 }
 
 /// The pseudo slot under which the controller's rows are kept.

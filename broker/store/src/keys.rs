@@ -247,7 +247,7 @@ pub fn parse_cursor(bytes: &[u8]) -> Option<Bytes> {
 }
 
 fn table_of(number: u8) -> Option<Table> {
-    const TABLES: [Table; 15] = [
+    const TABLES: [Table; 16] = [
         Table::User,
         Table::Device,
         Table::SystemUid,
@@ -263,6 +263,7 @@ fn table_of(number: u8) -> Option<Table> {
         Table::Counter,
         Table::Controller,
         Table::ChannelStats,
+        Table::DeadLetter,
     ];
     TABLES.into_iter().find(|table| *table as u8 == number)
 }

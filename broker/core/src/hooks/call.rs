@@ -58,7 +58,8 @@ pub enum Work {
         /// Wall clock of the batch, ms since 1970: what the guest reads as the time.
         wall_ms: u64,
     },
-    /// Work on committed messages, at least one, contiguous and in order.
+    /// Work on committed messages, at least one, in order: all that follow the last run, without those of senders that the binding is
+    /// not for.
     PersistAfter {
         /// Which creation of the channel.
         incarnation: Incarnation,

@@ -15,12 +15,14 @@
 //! The rows and the commands that change them (`controller`), components and their bytes (the plugin host).
 
 mod change;
+mod letters;
 mod policy;
 mod select;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, PlacedReport, Proposal, Refused, ReportState};
+pub use letters::{Cause, DeadLetter, LETTERS_MAX, LetterName, letters_slot};
 pub(crate) use policy::FAILURES;
 pub use policy::{Failure, OnError, Policy};
 pub use select::{Pattern, Selector};

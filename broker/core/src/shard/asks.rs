@@ -1,5 +1,6 @@
 //! Requests of the HTTP API: each is a short row of requests to the authorities, one after the other.
 
+mod letters;
 mod lists;
 mod reads;
 mod registry;
@@ -46,6 +47,8 @@ pub(super) enum Job {
     Registry,
     /// A change of them is on its way.
     Change,
+    /// Dead letters are read, or one is replayed.
+    Letters(letters::LettersJob),
 }
 
 /// All waiting HTTP requests of a shard.
@@ -112,6 +115,7 @@ impl Shard {
             Ask::OnlineStatus(uids) => self.ask_online(turn, ask, uids),
             Ask::Registry => self.ask_registry(turn, ask),
             Ask::ChangeRegistry(change) => self.ask_change(turn, ask, &change),
+            Ask::DeadLetters(wanted) => self.ask_letters(turn, ask, wanted),
             Ask::Ready => {
                 let readiness = self.readiness();
                 answer(turn, ask, Answer::Ready(readiness));
@@ -282,6 +286,7 @@ impl Shard {
             },
             Job::Registry => registry::answer_registry(turn, ask, &reply),
             Job::Change => registry::answer_change(turn, ask, &reply),
+            Job::Letters(job) => self.on_letters_reply(turn, ask, job, reply),
             Job::SendOutcome => match reply {
                 Reply::SendOutcome(Some(outcome)) => answer(turn, ask, Answer::Sent(outcome)),
                 _ => answer(turn, ask, Answer::NoSuchSend),

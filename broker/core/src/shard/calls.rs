@@ -82,6 +82,8 @@ fn is_repeatable(request: &Request) -> bool {
     match request {
         // An unanswered append may have been appended: its outcome is unknown (AP-8).
         Request::Append { .. } => false,
+        // A plugin may take longer for it than a try.
+        Request::Redeliver { .. } => false,
         Request::Propose { .. }
         | Request::Rows { .. }
         | Request::Page { .. }
@@ -313,6 +315,11 @@ fn stamp(request: &mut Request, route: &super::directory::ChannelRoute) {
             ..
         }
         | Request::SendOutcome {
+            incarnation,
+            leader_epoch,
+            ..
+        }
+        | Request::Redeliver {
             incarnation,
             leader_epoch,
             ..

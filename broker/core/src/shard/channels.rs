@@ -351,11 +351,7 @@ impl Shard {
         }
         active.log_start = log_start;
         self.tell_authority(channel, append::Input::LogStart(log_start));
-        let input = cursors::Input::LogStart(log_start);
-        self.queue.push_back(Step::Cursors {
-            channel: channel.clone(),
-            input,
-        });
+        self.tell_cursors(channel, cursors::Input::LogStart(log_start));
     }
 
     /// Executes a replica's outputs.
@@ -489,7 +485,8 @@ fn epoch_of(request: &Request) -> Option<LeaderEpoch> {
     match request {
         Request::Append { leader_epoch, .. }
         | Request::History { leader_epoch, .. }
-        | Request::SendOutcome { leader_epoch, .. } => Some(*leader_epoch),
+        | Request::SendOutcome { leader_epoch, .. }
+        | Request::Redeliver { leader_epoch, .. } => Some(*leader_epoch),
         Request::Propose { .. }
         | Request::Rows { .. }
         | Request::Page { .. }

@@ -8,6 +8,7 @@ use super::turn::Turn;
 use crate::channel;
 use crate::effect::Effect;
 use crate::hooks::{self, cursors};
+use crate::message::Record;
 use crate::rows::{Instance, Miss, Page};
 use crate::slot::Lane;
 use crate::slot::command::{self, MembershipChange};
@@ -69,16 +70,7 @@ impl Shard {
                     token,
                     consumer,
                     records,
-                } => {
-                    if consumer.as_ref() == hooks::MEMBERSHIP {
-                        self.write_membership(
-                            turn,
-                            channel,
-                            token,
-                            records.last().map_or(Seq(0), |record| record.seq),
-                        );
-                    }
-                }
+                } => self.consume(turn, channel, (token, &*consumer), records),
                 cursors::Output::Moved { consumer, cursor } => {
                     let consumer = Bytes::copy_from_slice(consumer.as_bytes());
                     self.tell_replica(
@@ -89,10 +81,26 @@ impl Shard {
                         },
                     );
                 }
-                cursors::Output::DeadLetter { .. } => self.counters.dead_letters += 1,
+                cursors::Output::DeadLetter(given_up) => self.bury(turn, channel, &given_up),
                 cursors::Output::Skipped { .. } => self.counters.skipped += 1,
                 cursors::Output::Corrupt(_) => self.counters.damaged += 1,
             }
+        }
+    }
+
+    /// Has the effect of a run done.
+    fn consume(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        (token, consumer): (Token, &str),
+        records: Vec<Record>,
+    ) {
+        if consumer == hooks::MEMBERSHIP {
+            let last = records.last().map_or(Seq(0), |record| record.seq);
+            self.write_membership(turn, channel, token, last);
+        } else {
+            self.hand_to_plugin(turn, channel, (token, consumer), records);
         }
     }
 
@@ -204,7 +212,10 @@ impl Shard {
         } else {
             cursors::Input::Failed {
                 token,
-                failure: cursors::Failure::Retry { after: None },
+                failure: cursors::Failure::Retry {
+                    after: None,
+                    cause: cursors::Cause::Asked,
+                },
             }
         };
         self.queue.push_back(Step::Cursors {

@@ -8,7 +8,7 @@ use super::step::Step;
 use super::turn::Turn;
 use crate::client::Secret;
 use crate::rows::{Instance, Page};
-use crate::types::{ChannelKey, DeviceLevel, GroupId, NodeId, ProcessBoot, Reason, Ticket, Token};
+use crate::types::{ChannelKey, DeviceLevel, GroupId, NodeId, ProcessBoot, Reason, Seq, Ticket, Token};
 use crate::{channel, session, slot};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -95,6 +95,12 @@ pub(super) enum Then {
     },
     /// The controller's rows about plugins.
     Registry,
+    /// A dead letter of a binding.
+    Buried {
+        channel: ChannelKey,
+        token: Token,
+        seq: Seq,
+    },
     /// A membership row of a person channel.
     Membership { channel: ChannelKey, token: Token },
 }
@@ -257,6 +263,7 @@ impl Shard {
                 stage,
             } => self.on_members(turn, channel, token, stage, reply),
             Then::Registry => self.on_registry(turn, reply),
+            Then::Buried { channel, token, seq } => self.on_buried(&channel, (token, seq), reply.as_ref()),
             Then::Membership { channel, token } => {
                 self.on_membership_written(&channel, token, reply.as_ref())
             }

@@ -16,7 +16,7 @@ use crate::hooks::call::{Call, Work};
 use crate::hooks::{self, cursors, pipeline};
 use crate::message::Committed;
 use crate::rows::Miss;
-use crate::types::{ChannelKey, LeaderEpoch, NodeId, Seq, Token};
+use crate::types::{ChannelKey, LeaderEpoch, NodeId, Route, Seq, Token};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -223,21 +223,9 @@ impl Shard {
                 }),
             },
         ];
+        self.follow(channel, false);
         self.queue.extend(steps);
-        for (consumer, value) in known {
-            if consumer.as_ref() == hooks::OWED.as_bytes() {
-                continue;
-            }
-            if let (Ok(consumer), Some(cursor)) =
-                (std::str::from_utf8(&consumer), cursors::Cursor::decode(&value))
-            {
-                let consumer = Arc::from(consumer);
-                self.queue.push_back(Step::Cursors {
-                    channel: channel.clone(),
-                    input: cursors::Input::Learned { consumer, cursor },
-                });
-            }
-        }
+        self.tell_known_cursors(channel, known);
         self.counters.leaderships += 1;
         self.resume_requests(turn, channel);
     }
@@ -265,6 +253,19 @@ impl Shard {
         }
         self.delivery_outputs(turn, channel, outputs);
         self.note_deadline(channel);
+    }
+
+    /// A session follows the channel for a lease, or no longer (PC-6).
+    pub(super) fn subscribe_route(&mut self, channel: &ChannelKey, route: Route, subscribe: bool) {
+        let input = if subscribe {
+            delivery::Input::Subscribe { route }
+        } else {
+            delivery::Input::Unsubscribe { route }
+        };
+        self.queue.push_back(Step::Delivery {
+            channel: channel.clone(),
+            input,
+        });
     }
 
     pub(super) fn delivery_outputs(

@@ -10,9 +10,15 @@ impl Shard {
         let Some(host) = self.channels.get(channel) else {
             return;
         };
+        let knows_plugins = self.knows_plugins();
         let idle = host.requests.is_empty()
             && host.active.as_ref().is_some_and(|active| {
-                active.authority.is_idle() && active.delivery.is_idle() && active.cursors.is_idle()
+                // Before the registry is known, nobody can say whether a binding has something left to do.
+                let followed = active.leading.is_none() || knows_plugins;
+                followed
+                    && active.authority.is_idle()
+                    && active.delivery.is_idle()
+                    && active.cursors.is_idle()
             })
             && !self.held.contains(&super::step::Hold::Channel(channel.clone()));
         if idle {

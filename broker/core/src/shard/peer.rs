@@ -5,7 +5,7 @@ use super::liveness::NodeState;
 use crate::channel;
 use crate::delivery;
 use crate::message::{Committed, Draft, Outcome};
-use crate::plugins::Registry;
+use crate::plugins::{LetterName, Registry};
 use crate::presence;
 use crate::rows::{Row, Table};
 use crate::slot;
@@ -232,6 +232,19 @@ pub enum Request {
         /// Its number.
         client_msg_no: Arc<str>,
     },
+    /// Hand the message of a dead letter to its binding once more.
+    Redeliver {
+        /// The channel.
+        channel: ChannelKey,
+        /// Which creation the asker knows.
+        incarnation: Incarnation,
+        /// Which leadership.
+        leader_epoch: LeaderEpoch,
+        /// The binding.
+        binding: Arc<str>,
+        /// The letter.
+        name: LetterName,
+    },
     /// Add or renew an ephemeral online subscriber (PC-6), or remove it.
     Subscribe {
         /// The channel.
@@ -322,6 +335,8 @@ pub enum Reply {
     },
     /// What became of a send, if it is known.
     SendOutcome(Option<Outcome>),
+    /// Whether the plugin has done the message of a dead letter.
+    Redelivered(bool),
     /// Done.
     Done,
     /// Not the leader (or another incarnation or epoch): nothing was done. Ask the hinted node, or resolve again.
@@ -401,6 +416,7 @@ impl Request {
             Request::Append { channel, .. }
             | Request::History { channel, .. }
             | Request::SendOutcome { channel, .. }
+            | Request::Redeliver { channel, .. }
             | Request::Subscribe { channel, .. } => Target::Channel(channel),
         }
     }

@@ -22,6 +22,8 @@ use std::time::Duration;
 const ROWS_MAX: u32 = 4_096;
 /// Calls that one shard has under way; beyond, a call fails as busy.
 const CALLS_MAX: usize = 4_096;
+/// Those of them that are no before-send stages: what follows channels leaves room for what senders wait for (PC-4).
+const RUNS_MAX: usize = CALLS_MAX / 2;
 /// An answer of the plugin host is waited for so much longer than the guest may take: it stops the guest itself.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -30,6 +32,17 @@ const HOST_PATIENCE: Duration = Duration::from_secs(2);
 pub(super) enum Waits {
     /// The pipeline, under its own name for the call.
     BeforeSend(Token),
+    /// A consumer of a channel.
+    Run(super::followers::Run),
+    /// Whoever replays a dead letter.
+    Redelivery(super::groups::ReplyTo),
+}
+
+impl Waits {
+    /// Whether no sender waits for it.
+    fn is_run(&self) -> bool {
+        !matches!(self, Waits::BeforeSend(_))
+    }
 }
 
 /// What a shard knows of plugins.
@@ -43,6 +56,8 @@ pub(super) struct Plugins {
     stale: bool,
     asked: bool,
     calls: super::pending::Pending<Waits>,
+    /// Calls that are no before-send stages.
+    runs: usize,
 }
 
 impl Plugins {
@@ -54,6 +69,16 @@ impl Plugins {
     /// Whether it was read since the start.
     pub(super) fn is_known(&self) -> bool {
         self.registry.is_some()
+    }
+
+    /// What is acted on; none before it was read for the first time.
+    pub(super) fn registry(&self) -> Option<&Arc<Registry>> {
+        self.registry.as_ref()
+    }
+
+    /// Calls that are not answered.
+    pub(super) fn under_way(&self) -> usize {
+        self.calls.len()
     }
 
     /// When a call is given up.
@@ -83,6 +108,12 @@ pub(super) fn registry_of(reply: &Reply) -> Option<Registry> {
 }
 
 impl Shard {
+    /// Revision of the registry of plugins that is acted on; none before it was read since the start.
+    #[must_use]
+    pub fn registry_revision(&self) -> Option<u64> {
+        self.plugins.registry.as_ref().map(|registry| registry.revision)
+    }
+
     /// Whether the registry was read since the start.
     pub(super) fn knows_plugins(&self) -> bool {
         self.plugins.is_known()
@@ -144,7 +175,11 @@ impl Shard {
     /// From now on this registry holds: for every batch that has not begun.
     pub(super) fn take_registry(&mut self, turn: &mut Turn<'_>, registry: Arc<Registry>) {
         let stages = Stages::of(&registry, self.config.limits.payload_bytes_max);
+        let followers = super::followers::differ(self.plugins.registry.as_ref(), &registry);
         self.plugins.registry = Some(registry);
+        if followers {
+            self.follow_all();
+        }
         self.pipeline_input(turn, pipeline::Input::Stages(stages));
         for input in std::mem::take(&mut self.plugins.early) {
             self.pipeline_input(turn, input);
@@ -163,11 +198,13 @@ impl Shard {
 
     /// Has a plugin called, within the bound on calls.
     pub(super) fn call_plugin(&mut self, turn: &mut Turn<'_>, call: Call, waits: Waits) {
-        if self.plugins.calls.len() >= CALLS_MAX {
+        let full = self.plugins.calls.len() >= CALLS_MAX;
+        if full || (waits.is_run() && self.plugins.runs >= RUNS_MAX) {
             return self.plugin_answered(turn, waits, Err(Failed::Call(Failure::Busy)));
         }
         let token = self.next_token();
         let deadline = turn.now.after(call.within + HOST_PATIENCE);
+        self.plugins.runs += usize::from(waits.is_run());
         self.plugins.calls.insert(token, deadline, waits);
         turn.out.push(Effect::CallPlugin {
             token,
@@ -178,6 +215,7 @@ impl Shard {
     /// A plugin answered. An answer that nobody waits for any more is dropped.
     pub(super) fn on_plugin_returned(&mut self, turn: &mut Turn<'_>, token: Token, returned: Returned) {
         if let Some(waits) = self.plugins.calls.remove(token) {
+            self.plugins.runs -= usize::from(waits.is_run());
             self.plugin_answered(turn, waits, returned);
         }
     }
@@ -185,6 +223,7 @@ impl Shard {
     /// Calls that the plugin host has not answered within its time.
     pub(super) fn expire_plugin_calls(&mut self, turn: &mut Turn<'_>) {
         while let Some((_, waits)) = self.plugins.calls.pop_due(turn.now) {
+            self.plugins.runs -= usize::from(waits.is_run());
             self.plugin_answered(turn, waits, Err(Failed::Call(Failure::Timeout)));
         }
     }
@@ -195,6 +234,8 @@ impl Shard {
                 let result = verdicts(returned);
                 self.pipeline_input(turn, pipeline::Input::Returned { token, result });
             }
+            Waits::Run(run) => self.run_returned(&run, returned),
+            Waits::Redelivery(reply_to) => self.redelivery_returned(turn, reply_to, returned),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::channel::{Input, ReadReply, Why};
 use crate::codec;
 use crate::delivery;
 use crate::message::{Committed, DedupeRow, Draft, MessageFlags, Outcome, Record};
+use crate::plugins::LetterName;
 use crate::rows::{Key, Miss, Rows};
 use crate::types::{ChannelKey, Incarnation, Reason, Seq, Token, Uid};
 use bytes::Bytes;
@@ -32,6 +33,12 @@ pub(super) enum Purpose {
     ProveFind(FindSend),
     /// The window.
     History(Gathering),
+    /// The record of a dead letter.
+    Redelivery {
+        reply_to: ReplyTo,
+        binding: Arc<str>,
+        name: LetterName,
+    },
     /// The record of a send that an idempotency row names.
     Outcome {
         reply_to: ReplyTo,
@@ -142,16 +149,11 @@ impl Shard {
                 active.reads.insert(token, Purpose::ProveFind(find));
                 self.tell_replica(channel, Input::ProveLeadership { token });
             }
+            Request::Redeliver { binding, name, .. } => {
+                self.read_letter(turn, channel, reply_to, (binding, name))
+            }
             Request::Subscribe { route, subscribe, .. } => {
-                let input = if subscribe {
-                    delivery::Input::Subscribe { route }
-                } else {
-                    delivery::Input::Unsubscribe { route }
-                };
-                self.queue.push_back(Step::Delivery {
-                    channel: channel.clone(),
-                    input,
-                });
+                self.subscribe_route(channel, route, subscribe);
                 self.reply(turn, reply_to, Reply::Done);
             }
             _ => self.reply(turn, reply_to, Reply::NotLeader { hint: None }),
@@ -289,6 +291,14 @@ impl Shard {
                 });
             }
             Some(Purpose::History(gathering)) => self.on_history_part(turn, channel, gathering, reply),
+            Some(Purpose::Redelivery {
+                reply_to,
+                binding,
+                name,
+            }) => {
+                let record = reply.records.into_iter().find(|record| record.seq == name.seq);
+                self.redeliver(turn, channel, reply_to, (&binding, name, record));
+            }
             Some(Purpose::Outcome { reply_to, row, hash }) => {
                 let outcome = outcome_of(row, hash, reply);
                 self.reply(turn, reply_to, outcome);

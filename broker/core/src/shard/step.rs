@@ -401,6 +401,7 @@ impl Shard {
             Request::Append { .. }
             | Request::History { .. }
             | Request::SendOutcome { .. }
+            | Request::Redeliver { .. }
             | Request::Subscribe { .. } => {}
         }
     }

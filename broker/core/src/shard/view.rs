@@ -102,6 +102,12 @@ pub struct View {
     pub opening: usize,
     /// Channels in memory.
     pub hosted: usize,
+    /// Revision of the registry of plugins that is acted on; none before it was read since the start.
+    pub registry: Option<u64>,
+    /// Calls of plugins that are not answered.
+    pub plugin_calls: usize,
+    /// Batches that wait for a before-send stage.
+    pub judging: usize,
 }
 
 impl Shard {
@@ -163,6 +169,9 @@ impl Shard {
             calls: self.calls.len(),
             opening: self.opening.len(),
             hosted: self.channels.len(),
+            registry: self.registry_revision(),
+            plugin_calls: self.plugins.under_way(),
+            judging: self.pipeline.running(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Commands of a slot group, ready to be proposed. Every constructor takes what apply will need: time and ids included (SL-3).
 
-use super::rows::{leader, meta, name};
+use super::rows::{leader, meta, name, stored_letter};
 use crate::admin::{ChannelFlags, List};
 use crate::codec::encode_command as encode;
+use crate::plugins::{DeadLetter, LetterName};
 use crate::types::{ChannelKey, ChannelMeta, DeviceFlag, DeviceLevel, Leader, LeaderEpoch, Seq, Uid};
 use bytes::Bytes;
 use penstock_wire::storage::v1::{self, command::Body};
@@ -280,6 +281,33 @@ pub fn clear_fence(
             expected_version,
             task,
             leader: next.as_ref().map(leader),
+        }),
+    )
+}
+
+/// Keeps a dead letter, in the slot of its binding.
+#[must_use]
+pub fn put_dead_letter(wall_ms: u64, letter: &DeadLetter) -> Bytes {
+    let letter = stored_letter(letter);
+    encode(
+        wall_ms,
+        Body::PutDeadLetter(v1::PutDeadLetter { letter: Some(letter) }),
+    )
+}
+
+/// Removes dead letters of a binding, at most [`ENTRIES_MAX`].
+#[must_use]
+pub fn drop_dead_letters(wall_ms: u64, binding: &str, names: &[LetterName]) -> Bytes {
+    let stored = |name: &LetterName| v1::DeadLetterName {
+        binding_incarnation: name.binding_incarnation,
+        incarnation: name.incarnation.0,
+        seq: name.seq.0,
+    };
+    encode(
+        wall_ms,
+        Body::DropDeadLetters(v1::DropDeadLetters {
+            binding: binding.to_owned(),
+            names: names.iter().map(stored).collect(),
         }),
     )
 }

@@ -2,6 +2,7 @@
 //! user's rows are one range and pages resume by key.
 
 use crate::admin::List;
+use crate::plugins::{LetterName, letters_slot};
 use crate::rows::{CONTROLLER_SLOT, Key, Table};
 use crate::types::{ChannelKey, ChannelKind, DeviceFlag, NodeId, SlotId, Uid, slot_of};
 use bytes::Bytes;
@@ -13,6 +14,8 @@ const NUL: [u8; 2] = [0x00, 0xff];
 
 /// Name of the counter row that hands out incarnations.
 const INCARNATION: &[u8] = b"incarnation";
+/// Begins the names of the counter rows of dead letters.
+const LETTERS: &[u8] = b"letters/";
 
 fn text(into: &mut Vec<u8>, value: &str) {
     for byte in value.bytes() {
@@ -176,6 +179,32 @@ pub fn incarnation_counter(slot: SlotId) -> Key {
     at(slot, Table::Counter, Bytes::from_static(INCARNATION))
 }
 
+/// All dead letters of a binding start with this.
+#[must_use]
+pub fn letters_prefix(binding: &str) -> Bytes {
+    let mut key = Vec::with_capacity(binding.len() + 2);
+    text(&mut key, binding);
+    key.into()
+}
+
+/// Row of a dead letter.
+#[must_use]
+pub fn letter(binding: &str, name: LetterName) -> Key {
+    let mut key = letters_prefix(binding).to_vec();
+    for number in [name.binding_incarnation, name.incarnation.0, name.seq.0] {
+        key.extend_from_slice(&number.to_be_bytes());
+    }
+    at(letters_slot(binding), Table::DeadLetter, key.into())
+}
+
+/// Row that counts the dead letters of a binding.
+#[must_use]
+pub fn letters_counter(binding: &str) -> Key {
+    let mut key = LETTERS.to_vec();
+    text(&mut key, binding);
+    at(letters_slot(binding), Table::Counter, key.into())
+}
+
 /// A row of the controller, by name.
 #[must_use]
 pub fn controller(name: &str) -> Key {
@@ -219,7 +248,7 @@ pub fn read_uid(key: &[u8]) -> Option<Uid> {
 /// The table with this number.
 #[must_use]
 pub fn table(number: u32) -> Option<Table> {
-    const ALL: [Table; 15] = [
+    const ALL: [Table; 16] = [
         Table::User,
         Table::Device,
         Table::SystemUid,
@@ -235,6 +264,7 @@ pub fn table(number: u32) -> Option<Table> {
         Table::Counter,
         Table::Controller,
         Table::ChannelStats,
+        Table::DeadLetter,
     ];
     ALL.into_iter().find(|table| *table as u32 == number)
 }
@@ -271,7 +301,7 @@ mod tests {
         for number in 0..=20 {
             assert_eq!(
                 table(number).map(|table| table as u32),
-                (1..=15).contains(&number).then_some(number)
+                (1..=16).contains(&number).then_some(number)
             );
         }
     }

@@ -3,6 +3,7 @@
 use crate::admin::ChannelFlags;
 use crate::codec::Corrupt;
 pub use crate::codec::{decode, encode};
+use crate::plugins::{Cause, DeadLetter, LetterName, NAME_BYTES_MAX};
 use crate::types::{
     ChannelKey, ChannelKind, ChannelMeta, DiskBoot, Incarnation, Leader, LeaderEpoch, NodeId, ProcessBoot,
     Replica, Seq, VoterSet,
@@ -10,6 +11,7 @@ use crate::types::{
 use bytes::Bytes;
 use penstock_wire::channel_id;
 use penstock_wire::storage::v1;
+use std::sync::Arc;
 
 /// A replica in its stored form.
 #[must_use]
@@ -180,6 +182,43 @@ pub fn read_name(stored: Option<&v1::ChannelName>) -> Result<ChannelKey, Corrupt
         return Err(Corrupt);
     }
     Ok(ChannelKey::new(&stored.id, ChannelKind(kind)))
+}
+
+/// A dead letter in its stored form.
+#[must_use]
+pub fn stored_letter(letter: &DeadLetter) -> v1::DeadLetter {
+    v1::DeadLetter {
+        channel: Some(name(&letter.channel)),
+        incarnation: letter.name.incarnation.0,
+        seq: letter.name.seq.0,
+        binding: letter.binding.to_string(),
+        binding_incarnation: letter.name.binding_incarnation,
+        attempts: letter.attempts,
+        cause: letter.cause.number(),
+        wall_ms: letter.wall_ms,
+    }
+}
+
+/// A dead letter from its stored form.
+///
+/// # Errors
+/// [`Corrupt`] when a name or number is out of its range.
+pub fn read_letter(stored: &v1::DeadLetter) -> Result<DeadLetter, Corrupt> {
+    if !(1..=NAME_BYTES_MAX).contains(&stored.binding.len()) {
+        return Err(Corrupt);
+    }
+    Ok(DeadLetter {
+        binding: Arc::from(stored.binding.as_str()),
+        name: LetterName {
+            binding_incarnation: stored.binding_incarnation,
+            incarnation: Incarnation(stored.incarnation),
+            seq: Seq(stored.seq),
+        },
+        channel: read_name(stored.channel.as_ref())?,
+        attempts: stored.attempts,
+        cause: Cause::of(stored.cause).ok_or(Corrupt)?,
+        wall_ms: stored.wall_ms,
+    })
 }
 
 #[cfg(test)]

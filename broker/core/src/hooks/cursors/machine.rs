@@ -1,13 +1,12 @@
 //! The machine.
 
 use super::progress::{Progress, State};
-use super::{Consumer, Cursor, Failure, Input, Output, Role};
+use super::{Cause, Consumer, Cursor, Failure, Input, Output, Role};
 use crate::hooks::faults::Faults;
 use crate::limits::Limits;
 use crate::rows::{Miss, Page, ReadRequest, Rows, Write};
 use crate::types::{ChannelKey, ChannelKind, Incarnation, LeaderEpoch, Now, Seq, Token};
 use penstock_wire::channel_id;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of one run.
@@ -370,28 +369,25 @@ impl Cursors {
     }
 
     fn effect_failed(&mut self, now: Now, token: Token, failure: Failure, out: &mut Vec<Output>) {
+        let (pause, next_token) = (self.retry, self.next_token);
         let Some((progress, _)) = self.working(token) else {
             return;
         };
-        progress.attempts += 1;
-        let spent = progress
-            .consumer
-            .attempts_max
-            .is_some_and(|most| progress.attempts >= most);
-        let after = match failure {
-            Failure::Retry { after } if !spent => after,
-            Failure::Retry { .. } | Failure::Poison => {
-                let seq = progress.cursor.done.next();
-                out.push(Output::DeadLetter {
-                    consumer: Arc::clone(&progress.consumer.name),
-                    seq,
-                    attempts: progress.attempts,
-                });
-                progress.state = State::Idle;
-                progress.move_to(seq, out);
+        let (after, cause) = match failure {
+            Failure::Retry { after, cause } => (after, cause),
+            Failure::Poison => (None, Cause::Poison),
+            Failure::Untried => {
+                progress.state = State::Paused(now.after(pause));
                 return;
             }
         };
+        progress.attempts = progress.attempts.saturating_add(1);
+        let most = progress.consumer.attempts_max;
+        if most.is_some_and(|most| progress.attempts >= most || failure == Failure::Poison) {
+            progress.bury(next_token, cause, out);
+            self.next_token = Token(next_token.0 + 1);
+            return;
+        }
         let doubled = PAUSE_FIRST.saturating_mul(1 << (progress.attempts - 1).min(16));
         progress.state = State::Paused(now.after(after.unwrap_or(doubled).min(PAUSE_MAX)));
     }

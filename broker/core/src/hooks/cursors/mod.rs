@@ -9,6 +9,7 @@ pub use machine::Cursors;
 
 use crate::limits::Limits;
 use crate::message::Record;
+pub use crate::plugins::Cause;
 use crate::rows::{Page, ReadRequest, Write};
 use crate::types::{Incarnation, LeaderEpoch, Seq, Token};
 use bytes::Bytes;
@@ -99,15 +100,9 @@ pub enum Output {
         /// Its cursor.
         cursor: Cursor,
     },
-    /// A record was given up for a consumer after its last attempt, or was called poison. To be counted and kept.
-    DeadLetter {
-        /// The consumer.
-        consumer: Arc<str>,
-        /// The record's position.
-        seq: Seq,
-        /// Attempts that were made.
-        attempts: u32,
-    },
+    /// A record is to be given up for a consumer after its last attempt, or was called poison. To be kept durably before the cursor
+    /// passes it (M-6): answered by [`Input::Done`] or [`Input::Failed`], after which the consumer is asked once more.
+    DeadLetter(GivenUp),
     /// Retention removed records that a consumer has not seen (CH-14). To be counted.
     Skipped {
         /// The consumer.
@@ -119,6 +114,21 @@ pub enum Output {
     },
     /// A stored record's checksum did not match: the replica must withdraw (R30).
     Corrupt(String),
+}
+
+/// A record that is to be given up for a consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Names the answer.
+    pub token: Token,
+    /// The consumer.
+    pub consumer: Arc<str>,
+    /// The record's position.
+    pub seq: Seq,
+    /// Attempts that were made.
+    pub attempts: u32,
+    /// How the last one failed.
+    pub cause: Cause,
 }
 
 /// Whether this node leads the channel.
@@ -173,7 +183,7 @@ pub struct Consumer {
     pub exact: bool,
     /// Whether it wants the first record of the channel only (the membership rows of a person channel, PC-2).
     pub first_only: bool,
-    /// Attempts before a record is given up; none tries for ever.
+    /// Attempts before a record is given up; none tries for ever, also what was called poison.
     pub attempts_max: Option<u32>,
     /// Records of one run.
     pub run_max: u32,
@@ -186,9 +196,13 @@ pub enum Failure {
     Retry {
         /// Wished pause.
         after: Option<Duration>,
+        /// Why.
+        cause: Cause,
     },
     /// The first record of the run can never be done.
     Poison,
+    /// It was not tried: no attempt of any record.
+    Untried,
 }
 
 impl Consumer {

@@ -1,7 +1,7 @@
 //! How far one consumer has come, and what it is doing.
 
 use super::machine::Leading;
-use super::{Consumer, Cursor, Output, Start};
+use super::{Cause, Consumer, Cursor, GivenUp, Output, Start};
 use crate::hooks::faults::Faults;
 use crate::message::Record;
 use crate::rows::Key;
@@ -210,6 +210,19 @@ impl Progress {
             consumer: Arc::clone(&self.consumer.name),
             records,
         });
+    }
+
+    /// The record after the cursor is to be kept as a dead letter. Until it is, it has not been done.
+    pub(super) fn bury(&mut self, token: Token, cause: Cause, out: &mut Vec<Output>) {
+        let seq = self.cursor.done.next();
+        self.state = State::Working(token, seq);
+        out.push(Output::DeadLetter(GivenUp {
+            token,
+            consumer: Arc::clone(&self.consumer.name),
+            seq,
+            attempts: self.attempts,
+            cause,
+        }));
     }
 
     pub(super) fn move_to(&mut self, done: Seq, out: &mut Vec<Output>) {

@@ -202,7 +202,27 @@ fn done(token: Token, through: u64) -> Input {
 fn retry(token: Token) -> Input {
     Input::Failed {
         token,
-        failure: Failure::Retry { after: None },
+        failure: Failure::Retry {
+            after: None,
+            cause: Cause::Asked,
+        },
+    }
+}
+
+/// The token of the one dead letter.
+fn buried(out: &[Output]) -> Token {
+    match out {
+        [Output::DeadLetter(given_up)] => given_up.token,
+        other => panic!("not one dead letter: {other:?}"),
+    }
+}
+
+#[test]
+fn causes_have_numbers_of_their_own() {
+    let known: Vec<u32> = (0..64).filter(|&number| Cause::of(number).is_some()).collect();
+    assert_eq!(known, [1, 2, 16, 17, 18, 19, 20, 21, 22]);
+    for number in known {
+        assert_eq!(Cause::of(number).map(Cause::number), Some(number));
     }
 }
 
@@ -288,15 +308,19 @@ fn failures_pause_longer_each_time_and_narrow_to_the_record_that_fails() {
     assert_eq!(world.wait(199), vec![]);
     let (token, ..) = run(&world.wait(1));
     let out = world.input(retry(token));
+    let token = buried(&out);
     assert_eq!(
-        out[0],
-        Output::DeadLetter {
+        out,
+        [Output::DeadLetter(GivenUp {
+            token,
             consumer: Arc::from("a"),
             seq: Seq(1),
-            attempts: 3
-        }
+            attempts: 3,
+            cause: Cause::Asked,
+        })],
+        "the cursor stands until the letter is kept"
     );
-    let (_, first, last) = run(&out);
+    let (_, first, last) = run(&world.input(done(token, 1)));
     assert_eq!((first, last), (2, 5), "the next record begins afresh");
 }
 
@@ -306,21 +330,48 @@ fn poison_is_given_up_at_once_and_a_wished_pause_is_kept() {
     let (token, ..) = run(&world.lead(1, 1, 2));
     let failure = Failure::Poison;
     let out = world.input(Input::Failed { token, failure });
+    let token = buried(&out);
     assert!(matches!(
         out[0],
-        Output::DeadLetter {
+        Output::DeadLetter(GivenUp {
             seq: Seq(1),
             attempts: 1,
+            cause: Cause::Poison,
             ..
-        }
+        })
     ));
-    let (token, first, _) = run(&out);
+    let (token, first, _) = run(&world.input(done(token, 1)));
     assert_eq!(first, 2);
     let failure = Failure::Retry {
         after: Some(Duration::from_secs(5)),
+        cause: Cause::Asked,
     };
     world.input(Input::Failed { token, failure });
     assert_eq!(world.cursors.next_deadline(), Some(Duration::from_secs(5)));
+}
+
+#[test]
+fn what_was_not_tried_is_no_attempt_and_a_letter_that_is_not_kept_gives_nothing_up() {
+    let mut world = World::new(vec![consumer("a")]);
+    let mut out = world.lead(1, 1, 2);
+    let failure = Failure::Untried;
+    for _ in 0..10 {
+        let (token, first, last) = run(&out);
+        assert_eq!((first, last), (1, 2), "nothing says that one of them is to blame");
+        assert_eq!(world.input(Input::Failed { token, failure }), vec![]);
+        out = world.wait(60_000);
+    }
+    let (token, ..) = run(&out);
+    let poison = Failure::Poison;
+    let token = buried(&world.input(Input::Failed {
+        token,
+        failure: poison,
+    }));
+    assert_eq!(world.input(Input::Failed { token, failure }), vec![]);
+    let (token, first, _) = run(&world.wait(60_000));
+    assert_eq!(first, 1);
+    let (_, first, _) = run(&world.input(done(token, 1)));
+    assert_eq!(first, 2);
 }
 
 #[test]
@@ -334,6 +385,9 @@ fn a_consumer_without_a_bound_is_never_given_up() {
         let (token, first, last) = run(&out);
         assert_eq!((first, last), (1, 1));
         assert_eq!(world.input(retry(token)), vec![]);
+        let (token, ..) = run(&world.wait(30_000));
+        let failure = Failure::Poison;
+        assert_eq!(world.input(Input::Failed { token, failure }), vec![]);
         out = world.wait(30_000);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Job, answer};
 use crate::admin::{Answer, Failure};
 use crate::controller;
-use crate::plugins::{Change, Hook, Refused};
+use crate::plugins::{Change, Refused};
 use crate::replicated;
 use crate::shard::Shard;
 use crate::shard::continuation::Then;
@@ -23,15 +23,6 @@ impl Shard {
 
     /// Changes it. Whoever is in service must be ready for a candidate.
     pub(super) fn ask_change(&mut self, turn: &mut Turn<'_>, ask: Token, change: &Change) {
-        if let Change::Bind { binding, .. } = change
-            && binding.hook != Hook::BeforeSend
-        {
-            let text = format!(
-                "this build runs no {} bindings yet: bind before-send",
-                binding.hook.name()
-            );
-            return answer(turn, ask, Answer::Failed(Failure::Invalid(text)));
-        }
         let nodes: Vec<NodeId> = self.liveness.nodes().map(|(node, ..)| node).collect();
         self.keep_ask(turn, ask, Job::Change);
         let request = Request::Propose {

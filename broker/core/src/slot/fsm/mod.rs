@@ -1,6 +1,7 @@
 //! The state machine of a slot group: from commands to rows, the same on every replica (SL-3).
 
 mod channels;
+mod letters;
 mod metas;
 mod users;
 
@@ -66,6 +67,8 @@ impl Machine {
             Body::Fence(fence) => metas::fence(context, fence, rows),
             Body::ClearFence(clear) => metas::clear_fence(context, clear, rows),
             Body::SetRetention(set) => metas::set_retention(context, set, rows),
+            Body::PutDeadLetter(put) => letters::put(context, put, rows),
+            Body::DropDeadLetters(drop) => letters::drop(context, drop, rows),
             Body::Bootstrap(_)
             | Body::RegisterNode(_)
             | Body::SetLifecycle(_)
@@ -97,6 +100,7 @@ impl StateMachine for Machine {
             Some(Body::ChangeList(change)) => channels::change_list_keys(change),
             Some(Body::ClearOutbox(clear)) => channels::clear_outbox_keys(clear),
             Some(Body::PutChannelMetas(puts)) => metas::put_all_keys(puts),
+            Some(Body::DropDeadLetters(drop)) => letters::drop_keys(drop),
             // One row each, which apply asks for by itself.
             _ => Vec::new(),
         }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::admin::{ChannelFlags, List};
+use crate::plugins::{Cause, DeadLetter, LetterName};
 use crate::rows::{Miss, Row, Rows, Table, Write};
 use crate::slot::command::{self, ListEdit, MembershipChange, MetaPut};
 use crate::slot::{keys, rows};
@@ -54,6 +55,67 @@ impl Store {
         let of = |key: &&Key| matches!(key, Key::Slot { table, .. } if *table == wanted);
         self.0.keys().filter(of).count()
     }
+}
+
+fn letter(seq: u64) -> DeadLetter {
+    DeadLetter {
+        binding: "audit".into(),
+        name: LetterName {
+            binding_incarnation: 3,
+            incarnation: Incarnation(9),
+            seq: Seq(seq),
+        },
+        channel: room(),
+        attempts: 5,
+        cause: Cause::Poison,
+        wall_ms: 77,
+    }
+}
+
+#[test]
+fn dead_letters_are_counted_bounded_and_dropped() {
+    let mut store = Store::default();
+    let counted = |store: &Store| store.value::<v1::Counter>(&keys::letters_counter("audit"));
+    let put = |seq| command::put_dead_letter(77, &letter(seq));
+    assert_eq!(store.apply(&put(1)), Reply::Done);
+    assert_eq!(
+        store.apply(&put(1)),
+        Reply::Done,
+        "its consumer did not hear of it"
+    );
+    assert_eq!(store.apply(&put(2)), Reply::Done);
+    assert_eq!(counted(&store), Some(v1::Counter { value: 2 }));
+    let key = keys::letter("audit", letter(2).name);
+    let stored = store.value::<v1::DeadLetter>(&key).unwrap();
+    assert_eq!(rows::read_letter(&stored), Ok(letter(2)));
+
+    let full = v1::Counter {
+        value: crate::plugins::LETTERS_MAX,
+    };
+    store
+        .0
+        .insert(keys::letters_counter("audit"), rows::encode(&full));
+    let refused = Reply::Rejected(Rejection::TooMany);
+    assert_eq!(
+        store.apply(&put(3)),
+        refused,
+        "nothing is given up beyond the bound"
+    );
+    assert_eq!(store.apply(&put(1)), Reply::Done, "what is kept is kept");
+    let two = v1::Counter { value: 2 };
+    store.0.insert(keys::letters_counter("audit"), rows::encode(&two));
+
+    let drop = |seqs: &[u64]| {
+        let names: Vec<LetterName> = seqs.iter().map(|&seq| letter(seq).name).collect();
+        command::drop_dead_letters(78, "audit", &names)
+    };
+    assert_eq!(store.apply(&drop(&[2, 4])), Reply::Done);
+    assert_eq!(counted(&store), Some(v1::Counter { value: 1 }));
+    assert_eq!(store.apply(&drop(&[1])), Reply::Done);
+    assert_eq!((counted(&store), store.count(Table::DeadLetter)), (None, 0));
+    let far = Machine::new([SlotId((crate::plugins::letters_slot("audit").0 + 1) % 256)]);
+    let foreign = store.try_apply(&far, &put(1)).unwrap().reply;
+    assert_eq!(foreign, Reply::Rejected(Rejection::WrongSlot));
 }
 
 fn room() -> ChannelKey {

@@ -1,0 +1,73 @@
+//! Messages that were given up for a post-commit binding.
+
+use super::policy::{FAILURES, Failure};
+use crate::types::{ChannelKey, Incarnation, Seq, SlotId, slot_of};
+use std::sync::Arc;
+
+/// Dead letters of one binding that are kept. Beyond, nothing is given up for it: its consumers wait.
+pub const LETTERS_MAX: u64 = 10_000;
+
+/// Why an attempt came to nothing, as it is kept with what is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The consumer called the record poison.
+    Poison,
+    /// The consumer asked for another attempt.
+    Asked,
+    /// The call failed.
+    Call(Failure),
+}
+
+impl Cause {
+    /// Its number on disk.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        match self {
+            Cause::Poison => 1,
+            Cause::Asked => 2,
+            Cause::Call(failure) => 16 + failure as u32,
+        }
+    }
+
+    /// The cause with this number.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Cause> {
+        let calls = FAILURES.into_iter().map(Cause::Call);
+        let mut all = [Cause::Poison, Cause::Asked].into_iter().chain(calls);
+        all.find(|cause| cause.number() == number)
+    }
+}
+
+/// Names one dead letter of a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LetterName {
+    /// Revision of the registry at the binding's creation.
+    pub binding_incarnation: u64,
+    /// Creation of the channel.
+    pub incarnation: Incarnation,
+    /// Position of the message.
+    pub seq: Seq,
+}
+
+/// A message that was given up for a post-commit binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The binding.
+    pub binding: Arc<str>,
+    /// Which of its letters.
+    pub name: LetterName,
+    /// The channel of the message.
+    pub channel: ChannelKey,
+    /// Attempts that were made.
+    pub attempts: u32,
+    /// How the last one failed.
+    pub cause: Cause,
+    /// When it was given up, ms since 1970.
+    pub wall_ms: u64,
+}
+
+/// The slot that keeps all dead letters of a binding.
+#[must_use]
+pub fn letters_slot(binding: &str) -> SlotId {
+    slot_of(binding)
+}

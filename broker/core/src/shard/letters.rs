@@ -1,0 +1,88 @@
+//! Messages that are given up for a binding: kept in the slot of the binding before the cursor passes them.
+
+use super::Shard;
+use super::continuation::Then;
+use super::groups::ReplyTo;
+use super::peer::{Reply, Request};
+use super::reads::Purpose;
+use super::turn::Turn;
+use crate::hooks::cursors::{self, GivenUp};
+use crate::plugins::{DeadLetter, LetterName, letters_slot};
+use crate::replicated;
+use crate::slot::{Lane, command};
+use crate::types::{ChannelKey, Seq, Token};
+use std::sync::Arc;
+
+impl Shard {
+    /// Keeps a record that is to be given up.
+    pub(super) fn bury(&mut self, turn: &mut Turn<'_>, channel: &ChannelKey, record: &GivenUp) {
+        let token = record.token;
+        let registry = self.plugins.registry().cloned();
+        let bound = registry
+            .as_ref()
+            .and_then(|registry| registry.consumed_by(&record.consumer));
+        let incarnation = self.active(channel).map(|active| active.meta.incarnation);
+        let (Some(bound), Some(incarnation)) = (bound, incarnation) else {
+            return self.run_failed(channel, token, cursors::Failure::Untried);
+        };
+        let letter = DeadLetter {
+            binding: Arc::clone(&bound.binding.id),
+            name: LetterName {
+                binding_incarnation: bound.incarnation,
+                incarnation,
+                seq: record.seq,
+            },
+            channel: channel.clone(),
+            attempts: record.attempts,
+            cause: record.cause,
+            wall_ms: turn.now.wall_ms,
+        };
+        let request = Request::Propose {
+            group: self.directory.group_of(letters_slot(&letter.binding)),
+            lane: Lane::Background,
+            command: command::put_dead_letter(turn.now.wall_ms, &letter),
+        };
+        let then = Then::Buried {
+            channel: channel.clone(),
+            token,
+            seq: record.seq,
+        };
+        self.call(turn, request, then);
+    }
+
+    /// Reads the message of a letter, for its binding.
+    pub(super) fn read_letter(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        reply_to: ReplyTo,
+        (binding, name): (Arc<str>, LetterName),
+    ) {
+        let current = self.active(channel).map(|active| active.meta.incarnation);
+        if current != Some(name.incarnation) {
+            return self.reply(turn, reply_to, Reply::Redelivered(false));
+        }
+        let purpose = Purpose::Redelivery {
+            reply_to,
+            binding,
+            name,
+        };
+        self.read_records(channel, name.seq, 1, purpose);
+    }
+
+    /// The letter is kept, or not: then the consumer is asked once more.
+    pub(super) fn on_buried(
+        &mut self,
+        channel: &ChannelKey,
+        (token, seq): (Token, Seq),
+        reply: Option<&Reply>,
+    ) {
+        if matches!(reply, Some(Reply::Proposed(Ok(replicated::Reply::Done)))) {
+            self.counters.dead_letters += 1;
+            let input = cursors::Input::Done { token, through: seq };
+            self.tell_cursors(channel, input);
+        } else {
+            self.run_failed(channel, token, cursors::Failure::Untried);
+        }
+    }
+}
