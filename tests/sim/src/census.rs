@@ -64,7 +64,9 @@ fn replicas_differ(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta)
     None
 }
 
-fn records_of(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta) -> Vec<Record> {
+/// What the first replica holds whose copy can be read.
+#[must_use]
+pub fn records_of(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta) -> Vec<Record> {
     meta.voters
         .isr
         .iter()

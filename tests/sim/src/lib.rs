@@ -13,6 +13,7 @@ pub mod invariants;
 pub mod mutants;
 pub mod network;
 pub mod oracle;
+pub mod plugins;
 pub mod rng;
 pub mod runner;
 pub mod settings;

@@ -25,6 +25,8 @@ pub enum Stream {
     Aimed = 9,
     /// Blows that wait from the beginning.
     First = 11,
+    /// What plugins do, and who deploys them.
+    Plugins = 12,
 }
 
 /// A small generator (splitmix64): fast, and good enough to choose faults.

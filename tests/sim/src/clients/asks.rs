@@ -30,6 +30,8 @@ pub enum Purpose {
     Send(usize),
     /// What became of a send that was acknowledged or not.
     Outcome(usize),
+    /// A change of the registry of plugins.
+    Deploy,
     /// The newest messages of a channel, which must reach at least this position.
     History {
         /// Index of the channel.
@@ -272,6 +274,7 @@ impl Clients {
             Purpose::Read(reading) => read_register(reading, answer, oracle),
             Purpose::Send(operation) => self.sent(now, operation, answer, oracle),
             Purpose::Outcome(operation) => outcome(operation, answer, oracle),
+            Purpose::Deploy => {}
             Purpose::History { channel, user, floor } => {
                 self.history(channel, user, floor, answer, oracle);
             }

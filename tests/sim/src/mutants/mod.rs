@@ -394,6 +394,27 @@ pub static ALL: &[Mutant] = &[
         "A cursor is stored when its run is handed out instead of when the effect is done (M-6).",
     ),
     mutant(
+        "effect-before-commit",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.before_commit_effects = true),
+        "Bindings that follow a channel are handed what is not committed yet (CH-3).",
+    ),
+    mutant(
+        "swap-within-batch",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.swap_within_batch = true),
+        "A batch that is under way goes on with the newest stages (M-19).",
+    ),
+    mutant(
+        "fail-open-drops-rewrites",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.fail_open_drops_rewrites = true),
+        "A failed stage that lets a draft through gives it back as it came, without earlier rewrites (M-19).",
+    ),
+    mutant(
         "gives-up-before-first-append",
         3,
         200,

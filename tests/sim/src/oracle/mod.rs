@@ -7,6 +7,8 @@ pub use registers::{Reading, Registers};
 
 use crate::invariants::ap_2;
 use crate::invariants::ap_3::Completions;
+use crate::invariants::m_19::{Judged, Shown, original};
+use crate::invariants::pc_1::Followed;
 pub use crate::invariants::pc_5::Sessions;
 use bytes::Bytes;
 use penstock_core::message::Message;
@@ -105,6 +107,10 @@ pub struct Oracle {
     pub completions: Completions,
     /// Single-writer registers.
     pub registers: Registers,
+    /// What before-send stages were seen to do.
+    pub judged: Judged,
+    /// What bindings that follow channels have done.
+    pub followed: Followed,
     by_key: BTreeMap<ChannelKey, usize>,
     /// Acknowledged sends.
     pub acknowledged: u64,
@@ -218,7 +224,8 @@ impl Oracle {
         let state = &mut self.operations[operation];
         state.unanswered = state.unanswered.saturating_sub(1);
         let acknowledged = matches!(state.state, State::Acknowledged { .. });
-        if acknowledged && !may_be_retried(reason) {
+        // What was not stored is judged again when it comes again.
+        if acknowledged && state.persist && !may_be_retried(reason) {
             let detail = format!(
                 "{} is acknowledged, a retry is refused with {reason:?}",
                 number(operation)
@@ -254,7 +261,7 @@ impl Oracle {
                 "{who} sees {} in {key}, it was sent to {channel}",
                 number(operation)
             ))
-        } else if sent.payload != message.draft.payload {
+        } else if sent.payload != original(&message.draft.payload) {
             Some(format!(
                 "{who} sees other bytes in {} than were sent",
                 number(operation)
@@ -276,6 +283,16 @@ impl Oracle {
         };
         if let Some(detail) = detail {
             return self.violate("check-4", detail);
+        }
+        let shown = Shown {
+            operation,
+            invoked: sent.invoked,
+            channel: key,
+            from: &message.draft.from_uid,
+            payload: &message.draft.payload,
+        };
+        if let Err(detail) = self.judged.shown(shown) {
+            return self.violate("M-19", detail);
         }
         if seq > 0 {
             self.note(sent.channel, seq, message.id, operation);

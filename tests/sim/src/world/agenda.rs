@@ -97,6 +97,8 @@ pub enum Happening {
         /// Index of the node that it deals with.
         other: usize,
     },
+    /// Somebody changes the registry of plugins.
+    Deploy,
     /// The run looks after its set-up and its phases.
     Look,
 }

@@ -5,8 +5,6 @@ use crate::coverage::Met;
 use crate::disk::DiskError;
 use crate::network::Class;
 use penstock_core::effect::{Effect, Event};
-use penstock_core::hooks::call::Failed;
-use penstock_core::hooks::pipeline::Failure;
 use penstock_core::rows::{Instance, Write};
 use penstock_core::shard::Peer;
 use penstock_core::types::{NodeId, Ticket};
@@ -39,11 +37,8 @@ impl World {
             Effect::Client { connection, frame } => self.client_frame(node, connection, frame),
             Effect::CloseClient { connection, .. } => self.close_client(node, connection),
             Effect::Answer { token, answer } => self.answer(token, answer),
-            Effect::CallPlugin { token, .. } => {
-                let returned = Err(Failed::Call(Failure::NotReady));
-                self.arrive_at(self.now, node, shard, Event::PluginReturned { token, returned });
-            }
-            Effect::Registry(_) => {}
+            Effect::CallPlugin { token, call } => self.call_plugin(node, shard, token, *call),
+            Effect::Registry(registry) => self.oracle.judged.learned(&registry),
         }
     }
 
@@ -129,6 +124,7 @@ impl World {
         }
         self.invariants
             .wrote(node, &self.nodes[node], (instance, &writes), &mut self.oracle);
+        self.oracle.followed.wrote(&writes);
         if self.driver.stored_before_durable {
             let event = Event::Stored {
                 instance,

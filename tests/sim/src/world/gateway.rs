@@ -225,7 +225,7 @@ impl World {
         self.tell_client(connection, None);
     }
 
-    fn call(&mut self, node: usize, ask: Ask, purpose: Purpose) {
+    pub(super) fn call(&mut self, node: usize, ask: Ask, purpose: Purpose) {
         let call = self.calls.len();
         self.calls.push(Call {
             purpose: Some(purpose),
@@ -252,6 +252,9 @@ impl World {
     /// An answer reaches its caller, once.
     pub(super) fn answered(&mut self, call: usize, answer: Option<Answer>) {
         if let Some(purpose) = self.calls[call].purpose.take() {
+            if matches!(purpose, Purpose::Deploy) {
+                return self.deployed(answer.as_ref());
+            }
             self.clients.answered(self.now, purpose, answer, &mut self.oracle);
         }
     }

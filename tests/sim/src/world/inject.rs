@@ -139,6 +139,7 @@ impl World {
         // Somebody made room.
         victim.disk.set_full(false);
         self.invariants.crashed(node);
+        self.oracle.judged.ended(node);
         self.break_connections(node);
         let usual = self.faults.rng.time(MOMENT, MOMENT * 40);
         let at = self.now + back_after.unwrap_or(usual);
@@ -244,6 +245,7 @@ impl World {
         self.network.heal();
         self.ambushes.clear();
         self.kept = None;
+        self.plugins.calm = true;
         for node in 0..self.nodes.len() {
             let patient = &mut self.nodes[node];
             patient.disk.set_full(false);

@@ -9,6 +9,7 @@ mod inject;
 mod node;
 mod operator;
 mod phases;
+mod plugins;
 
 pub use agenda::Happening;
 pub use ambush::Blow;
@@ -22,6 +23,7 @@ use crate::invariants::Invariants;
 use crate::mutants::Driver;
 use crate::network::Network;
 use crate::oracle::{Oracle, Violation};
+use crate::plugins::Plugins;
 use crate::rng::{Rng, Stream};
 use crate::settings::Settings;
 use agenda::Agenda;
@@ -69,6 +71,7 @@ pub struct World {
     ambushes: Vec<ambush::Ambush>,
     kept: Option<ambush::Kept>,
     operator: operator::Operator,
+    plugins: Plugins,
 }
 
 impl World {
@@ -117,6 +120,7 @@ impl World {
             ambushes: ambush::first(seed),
             kept: None,
             operator: operator::Operator::default(),
+            plugins: Plugins::new(seed),
             now: Duration::ZERO,
             agenda: Agenda::default(),
             nodes,
@@ -137,6 +141,7 @@ impl World {
         let first = Duration::from_secs(2) + self.faults.interval();
         self.agenda.put(first, Happening::Fault);
         self.agenda.put(Duration::from_millis(500), Happening::Look);
+        self.agenda.put(Duration::from_secs(2), Happening::Deploy);
     }
 
     /// Runs to the end, or to the first broken rule.
@@ -204,6 +209,7 @@ impl World {
             Happening::Start(node) => self.start(node),
             Happening::Resume { node, life } => self.resume(node, life),
             Happening::Blow { blow, node, other } => self.strike(blow, node, other),
+            Happening::Deploy => self.deploy(),
             Happening::Look => self.look(),
         }
     }
@@ -351,6 +357,10 @@ impl World {
         }
         self.effects = effects;
         if self.nodes[node].life == life {
+            let acts = self.nodes[node].hosts[usize::from(shard)]
+                .shard
+                .registry_revision();
+            self.oracle.judged.acts(now, (node, shard), acts);
             self.watch(node, shard);
             self.set_timer(node, shard);
         }

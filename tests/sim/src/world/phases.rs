@@ -29,6 +29,8 @@ pub(super) struct CatchingUp {
 
 /// A run of delivery may take this long, with all that is tried again in it.
 const OFFERS_WITHIN: Duration = Duration::from_secs(10);
+/// The longest pause between two attempts of a binding, and some time for its work.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(40);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A group or token that was not made is asked for again after this long.
 const SET_UP_EVERY: Duration = Duration::from_secs(2);
@@ -55,7 +57,7 @@ impl World {
         }
         self.note_offers();
         let late = self.now >= healed + self.settings.convergence && self.phase != Phase::Done;
-        if late && !self.is_catching_up() {
+        if late && !self.is_catching_up() && !self.is_following() {
             self.did_not_converge();
         }
         self.agenda.put(self.now + LOOK_EVERY, Happening::Look);
@@ -81,6 +83,8 @@ impl World {
             && self.missing_offers().is_none()
             && census::membership_missing(&self.nodes, &self.oracle).is_none()
             && census::routes_astray(&self.nodes, self.clients.users.len()).is_none()
+            && self.plugins_astray().is_none()
+            && self.behind().is_none()
             && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
             census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
@@ -104,6 +108,12 @@ impl World {
             && self.missing_offers().is_some()
     }
 
+    /// Whether a binding that failed again and again before still waits for its next attempt: it comes within the longest pause.
+    fn is_following(&self) -> bool {
+        let until = self.settings.chaos + self.settings.convergence + FOLLOWED_WITHIN;
+        self.now < until && self.plugins.deployer.is_some() && self.behind().is_some()
+    }
+
     fn did_not_converge(&mut self) {
         let seconds = self.settings.convergence.as_secs();
         let what = if self.phase == Phase::Healing {
@@ -116,6 +126,10 @@ impl World {
             return self.oracle.violate("PC-2", missing);
         } else if let Some(astray) = census::routes_astray(&self.nodes, self.clients.users.len()) {
             return self.oracle.violate("PR-2", astray);
+        } else if let Some(astray) = self.plugins_astray() {
+            return self.oracle.violate("M-19", astray);
+        } else if let Some(behind) = self.behind() {
+            return self.oracle.violate("PC-1", behind);
         } else {
             census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };
@@ -175,6 +189,8 @@ impl World {
         coverage.meet_many(Met::DeduplicatedRetries, self.oracle.deduplicated);
         coverage.meet_many(Met::Reoffers, self.oracle.sessions.reoffers);
         coverage.meet_many(Met::Resends, self.clients.resends);
+        coverage.fault("message followed", self.oracle.followed.handled);
+        coverage.fault("dead letter", self.oracle.followed.letters);
         coverage.fault("lost message", self.network.lost);
         coverage.fault("repeated message", self.network.duplicated);
         coverage.fault("delayed message", self.network.reordered);

@@ -1,0 +1,146 @@
+//! PC-1 for bindings that follow a channel: every committed message from where a binding began reaches an answer that says done or
+//! a dead letter, in order, and nothing is passed over.
+
+use bytes::Bytes;
+use penstock_core::codec::decode_message;
+use penstock_core::message::{Message, Record};
+use penstock_core::plugins::{Bound, StartAt};
+use penstock_core::rows::{Key, Table, Write};
+use penstock_core::types::Incarnation;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What bindings have done.
+#[derive(Debug, Default)]
+pub struct Followed {
+    /// (creation of the binding, creation of the channel) → positions that are done or kept as dead letters.
+    done: BTreeMap<(u64, Incarnation), BTreeSet<u64>>,
+    /// Messages that were done, each time.
+    pub handled: u64,
+    /// Dead letters that were kept.
+    pub letters: u64,
+}
+
+/// Creation of the binding, creation of the channel and position that the key of a dead letter ends with.
+fn letter(key: &Bytes) -> Option<(u64, Incarnation, u64)> {
+    let numbers = key.last_chunk::<24>()?;
+    let number = |at: usize| {
+        <[u8; 8]>::try_from(&numbers[at..at + 8])
+            .map(u64::from_be_bytes)
+            .ok()
+    };
+    Some((number(0)?, Incarnation(number(8)?), number(16)?))
+}
+
+impl Followed {
+    /// A binding is handed a run of a channel.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn handed(
+        &self,
+        bound: &Bound,
+        incarnation: Incarnation,
+        messages: &[Message],
+    ) -> Result<(), String> {
+        let seqs: Vec<u64> = messages.iter().map(|message| message.seq.0).collect();
+        let Some(&first) = seqs.first() else {
+            return Err("a run without messages".to_owned());
+        };
+        let everyone = bound.binding.selector.uids.is_empty();
+        let fits = |pair: &[u64]| {
+            if everyone {
+                pair[1] == pair[0] + 1
+            } else {
+                pair[1] > pair[0]
+            }
+        };
+        if !seqs.windows(2).all(fits) {
+            return Err(format!("a run is not in order: {seqs:?}"));
+        }
+        let Some(StartAt::Seq(start)) = bound.binding.start else {
+            return Ok(());
+        };
+        let done = self.done.get(&(bound.incarnation, incarnation));
+        let passed = |seq: &u64| done.is_none_or(|done| !done.contains(seq));
+        match (start..first).find(passed).filter(|_| everyone) {
+            None => Ok(()),
+            Some(passed) => Err(format!("a run begins at {first}, and {passed} was not done")),
+        }
+    }
+
+    /// A binding says that it has done a message.
+    pub fn done(&mut self, bound: &Bound, incarnation: Incarnation, seq: u64) {
+        self.handled += 1;
+        self.done
+            .entry((bound.incarnation, incarnation))
+            .or_default()
+            .insert(seq);
+    }
+
+    /// A replica of a slot group has applied something.
+    pub fn wrote(&mut self, writes: &[Write]) {
+        for write in writes {
+            if let Write::Put {
+                key: Key::Slot { table, key, .. },
+                ..
+            } = write
+                && *table == Table::DeadLetter
+                && let Some((binding, incarnation, seq)) = letter(key)
+            {
+                let done = self.done.entry((binding, incarnation)).or_default();
+                self.letters += u64::from(done.insert(seq));
+            }
+        }
+    }
+
+    /// A committed message that a binding has neither done nor given up.
+    #[must_use]
+    pub fn missing(&self, bound: &Bound, incarnation: Incarnation, records: &[Record]) -> Option<u64> {
+        let begins = |record: &Record| match bound.binding.start {
+            None | Some(StartAt::Earliest) => true,
+            Some(StartAt::Seq(seq)) => record.seq.0 >= seq,
+            // Stamps of a channel do not go back.
+            Some(StartAt::Time(ms)) => record.stamp_ms >= ms,
+        };
+        let done = self.done.get(&(bound.incarnation, incarnation));
+        let selector = &bound.binding.selector;
+        let takes = |record: &Record| {
+            selector.uids.is_empty()
+                || decode_message(record.body.clone())
+                    .is_ok_and(|message| selector.takes_sender(&message.draft.from_uid))
+        };
+        let open = |record: &&Record| {
+            begins(record) && done.is_none_or(|done| !done.contains(&record.seq.0)) && takes(record)
+        };
+        records.iter().find(open).map(|record| record.seq.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_core::plugins::LetterName;
+    use penstock_core::slot::keys;
+    use penstock_core::types::Seq;
+
+    #[test]
+    fn a_letter_is_known_by_its_key() {
+        let name = LetterName {
+            binding_incarnation: 7,
+            incarnation: Incarnation(1 << 40 | 9),
+            seq: Seq(300),
+        };
+        let Key::Slot { key, table, slot } = keys::letter("audit", name) else {
+            panic!("a row of a slot");
+        };
+        assert_eq!(letter(&key), Some((7, Incarnation(1 << 40 | 9), 300)));
+        let mut followed = Followed::default();
+        let put = Write::Put {
+            key: Key::Slot { slot, table, key },
+            value: Bytes::new(),
+        };
+        followed.wrote(&[put.clone(), put]);
+        assert_eq!(followed.letters, 1);
+        assert_eq!(letter(&Bytes::from_static(b"short")), None);
+    }
+}

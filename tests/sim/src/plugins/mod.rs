@@ -1,0 +1,157 @@
+//! Plugins of a simulated cluster: scripts by the number of their component, which answer, refuse, stall, trap or never answer, and
+//! what somebody who deploys them wants next.
+
+mod deploy;
+
+pub use deploy::{Deployer, changed_by};
+
+use crate::invariants::m_19::{marked, number};
+use crate::oracle;
+use crate::rng::{Rng, Stream};
+use penstock_core::hooks::call::{Failed, Version};
+use penstock_core::hooks::pipeline::{Rewrite, Verdict};
+use penstock_core::message::{Draft, Message, Refusal};
+use penstock_core::types::Reason;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is answered after this time.
+    Answer(Duration),
+    /// It traps after this time.
+    Trap(Duration),
+    /// It is stopped for its deadline, and the host says so after this time.
+    Stall(Duration),
+    /// The host has lost it.
+    Lost,
+}
+
+/// The code of one component.
+#[derive(Clone, Copy, Debug)]
+struct Script {
+    trap_permille: u32,
+    stall_permille: u32,
+    /// Refuses the operations of one remainder by this; 0 refuses none.
+    refuses: usize,
+    /// Cannot do the messages of the operations of one remainder by this, after the commit; 0 does all.
+    poisons: usize,
+    /// Leaves the operations of one remainder by this as they are; 0 changes all.
+    leaves: usize,
+}
+
+/// The plugin host of all nodes.
+#[derive(Debug)]
+pub struct Plugins {
+    seed: u64,
+    rng: Rng,
+    latency: Duration,
+    /// No failures and no refusals any more: the cluster is to converge.
+    pub calm: bool,
+    /// Who changes the registry; nobody in most runs.
+    pub deployer: Option<Deployer>,
+}
+
+impl Plugins {
+    /// The plugins of a seed: in one of three runs there are any.
+    #[must_use]
+    pub fn new(seed: u64) -> Plugins {
+        let mut rng = Rng::new(seed, Stream::Plugins);
+        let milliseconds = Duration::from_millis;
+        let latency = rng.pick(&[milliseconds(1), milliseconds(5), milliseconds(40)]);
+        let deployer = (rng.index(3) == 0).then(|| Deployer::new(&mut rng));
+        Plugins {
+            seed,
+            rng,
+            latency,
+            calm: false,
+            deployer,
+        }
+    }
+
+    fn script(&self, version: &Version) -> Script {
+        let rng = &mut Rng::salted(self.seed, 1_000 + u64::from(number(version)));
+        Script {
+            trap_permille: rng.pick(&[0, 20, 200]),
+            stall_permille: rng.pick(&[0, 20, 100]),
+            refuses: rng.pick(&[0, 0, 11, 29]),
+            leaves: rng.pick(&[0, 3]),
+            poisons: rng.pick(&[0, 0, 17]),
+        }
+    }
+
+    /// What becomes of a call that may take so long.
+    pub fn fate(&mut self, version: &Version, within: Duration) -> Fate {
+        let script = self.script(version);
+        let after = self.rng.tailed(self.latency);
+        let (trap, stall) = (
+            self.rng.permille(script.trap_permille),
+            self.rng.permille(script.stall_permille),
+        );
+        if self.calm {
+            // What takes longer than it may is stopped; in peace nothing does.
+            Fate::Answer(after.min(within / 4))
+        } else if after >= within || stall {
+            let late = self.rng.time(Duration::ZERO, Duration::from_millis(1_500));
+            if self.rng.permille(100) {
+                Fate::Lost
+            } else {
+                Fate::Stall(within + late)
+            }
+        } else if trap {
+            Fate::Trap(after)
+        } else {
+            Fate::Answer(after)
+        }
+    }
+
+    /// How many of these committed messages the code has done, or what it wants.
+    pub fn done(&mut self, version: &Version, messages: &[Message]) -> Result<usize, Failed> {
+        if self.calm {
+            return Ok(messages.len());
+        }
+        let (script, salt) = (self.script(version), number(version) as usize);
+        let poison = |message: &Message| {
+            let operation = oracle::index(&message.draft.client_msg_no).unwrap_or(0);
+            script.poisons > 0 && (operation + salt).is_multiple_of(script.poisons)
+        };
+        let good = messages.iter().position(poison).unwrap_or(messages.len());
+        if good == 0 {
+            return Err(Failed::Poison);
+        }
+        match self.rng.below(10) {
+            0 => Ok(self.rng.index(good + 1)),
+            1 => Err(Failed::Retry {
+                after: self.rng.pick(&[
+                    None,
+                    Some(Duration::from_millis(30)),
+                    Some(Duration::from_secs(2)),
+                ]),
+            }),
+            _ => Ok(good),
+        }
+    }
+
+    /// What the code says of a draft.
+    #[must_use]
+    pub fn verdict(&self, version: &Version, draft: &Draft) -> Verdict {
+        let script = self.script(version);
+        let operation = oracle::index(&draft.client_msg_no).unwrap_or(0);
+        let salted = operation + number(version) as usize;
+        if script.refuses > 0 && salted.is_multiple_of(script.refuses) && !self.calm {
+            return Verdict::Reject(Refusal {
+                reason: Reason::NOT_ALLOWED,
+                text: Some(Arc::from("no")),
+            });
+        }
+        if script.leaves > 0 && salted.is_multiple_of(script.leaves) {
+            return Verdict::Allow;
+        }
+        Verdict::Rewrite(Rewrite {
+            payload: marked(&draft.payload, version),
+            expire_s: draft.expire_s,
+            topic: Arc::clone(&draft.topic),
+        })
+    }
+}

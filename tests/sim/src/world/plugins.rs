@@ -1,0 +1,297 @@
+//! Calls of plugins, and who deploys them.
+
+use super::{Happening, State, World};
+use crate::census;
+use crate::clients::Purpose;
+use crate::oracle;
+use crate::plugins::{Fate, changed_by};
+use penstock_core::admin::{Answer, Ask, LettersAsk};
+use penstock_core::effect::Event;
+use penstock_core::hooks::call::{self, Call, Failed, Version, Work};
+use penstock_core::hooks::pipeline::{Failure, Verdict};
+use penstock_core::message::{Committed, Draft, Message};
+use penstock_core::plugins::{Change, DeadLetter, Hook};
+use penstock_core::types::{ChannelKey, Incarnation, Token};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl World {
+    /// The plugin host of a node is asked.
+    pub(super) fn call_plugin(&mut self, node: usize, shard: u16, token: Token, call: Call) {
+        let fate = self.plugins.fate(&call.version, call.within);
+        let (after, returned) = match call.work {
+            Work::BeforeSend { drafts, .. } => {
+                self.asked(&call.channel, &call.version, &drafts);
+                self.judge(fate, &call.version, &drafts)
+            }
+            Work::PersistAfter {
+                incarnation,
+                messages,
+            } => {
+                let run = (&call.channel, incarnation, &messages[..]);
+                self.follow((node, shard), fate, &call.version, run)
+            }
+        };
+        if fate != Fate::Lost {
+            let at = self.now + after;
+            self.arrive_at(at, node, shard, Event::PluginReturned { token, returned });
+        }
+    }
+
+    fn asked(&mut self, channel: &ChannelKey, version: &Version, drafts: &[Draft]) {
+        for draft in drafts {
+            let Some(operation) = oracle::index(&draft.client_msg_no) else {
+                continue;
+            };
+            let asked = self
+                .oracle
+                .judged
+                .asked((operation, &draft.payload), channel, version);
+            if let Err(detail) = asked {
+                self.oracle.violate("M-19", detail);
+            }
+        }
+    }
+
+    /// What is answered when, and with what each draft may be left: an answer may come too late for its shard.
+    fn judge(&mut self, fate: Fate, version: &Version, drafts: &[Draft]) -> (Duration, call::Returned) {
+        let (after, failure) = match fate {
+            Fate::Answer(after) => (after, Failure::Timeout),
+            Fate::Trap(after) => (after, Failure::Trap),
+            Fate::Stall(after) => (after, Failure::Timeout),
+            Fate::Lost => (Duration::ZERO, Failure::Timeout),
+        };
+        let judged = &mut self.oracle.judged;
+        let late = judged.is_open(version, Failure::Timeout);
+        let open = judged.is_open(version, failure);
+        let mut verdicts = Vec::new();
+        for draft in drafts {
+            let Some(operation) = oracle::index(&draft.client_msg_no) else {
+                continue;
+            };
+            if open || late {
+                judged.left(operation, draft.payload.clone());
+            }
+            if let Fate::Answer(_) = fate {
+                let verdict = self.plugins.verdict(version, draft);
+                match &verdict {
+                    Verdict::Allow => judged.left(operation, draft.payload.clone()),
+                    Verdict::Rewrite(rewrite) => judged.left(operation, rewrite.payload.clone()),
+                    Verdict::Reject(_) => {}
+                }
+                verdicts.push(verdict);
+            }
+        }
+        let returned = match fate {
+            Fate::Answer(_) => Ok(call::Answer::Verdicts(verdicts)),
+            _ => Err(Failed::Call(failure)),
+        };
+        self.coverage.fault(
+            match fate {
+                Fate::Answer(_) => "plugin answer",
+                Fate::Trap(_) => "plugin trap",
+                Fate::Stall(_) => "plugin stall",
+                Fate::Lost => "plugin call lost",
+            },
+            1,
+        );
+        (after, returned)
+    }
+
+    /// A binding works on committed messages. What it has done it has done, whether its answer arrives or not.
+    fn follow(
+        &mut self,
+        (node, shard): (usize, u16),
+        fate: Fate,
+        version: &Version,
+        (channel, incarnation, messages): (&ChannelKey, Incarnation, &[Message]),
+    ) -> (Duration, call::Returned) {
+        for message in messages {
+            let committed = Committed {
+                channel: channel.clone(),
+                incarnation,
+                message: message.clone(),
+            };
+            self.invariants.shown(&committed, &mut self.oracle);
+            self.oracle.saw(channel, message, &version.binding);
+        }
+        // The registry under which the call was made is the one that its shard acts on.
+        let acts = self.nodes[node].hosts[usize::from(shard)]
+            .shard
+            .registry_revision();
+        let registry = acts
+            .and_then(|revision| self.oracle.judged.registry(revision))
+            .cloned();
+        let bound = registry
+            .as_ref()
+            .and_then(|registry| registry.binding(&version.binding));
+        let Some(bound) = bound else {
+            let detail = format!("{version:?} is called, and registry {acts:?} has no such binding");
+            self.oracle.violate("M-19", detail);
+            return (Duration::ZERO, Err(Failed::Call(Failure::NotReady)));
+        };
+        if let Err(detail) = self.oracle.followed.handed(bound, incarnation, messages) {
+            let detail = format!("{} in {channel}: {detail}", version.binding);
+            self.oracle.violate("PC-1", detail);
+        }
+        let failed = |failure| Err(Failed::Call(failure));
+        match fate {
+            Fate::Trap(after) => (after, failed(Failure::Trap)),
+            Fate::Stall(after) => (after, failed(Failure::Timeout)),
+            Fate::Lost => (Duration::ZERO, failed(Failure::Timeout)),
+            Fate::Answer(after) => match self.plugins.done(version, messages) {
+                Err(why) => (after, Err(why)),
+                Ok(count) => {
+                    for message in &messages[..count] {
+                        self.oracle.followed.done(bound, incarnation, message.seq.0);
+                    }
+                    let done = call::Answer::Done {
+                        messages: u32::try_from(count).unwrap_or(u32::MAX),
+                        changes: Vec::new(),
+                    };
+                    (after, Ok(done))
+                }
+            },
+        }
+    }
+
+    /// A committed message that a binding has neither done nor given up.
+    pub(super) fn behind(&self) -> Option<String> {
+        let registry = self.oracle.judged.newest()?;
+        for channel in &self.oracle.channels {
+            let key = &channel.key;
+            let Some((incarnation, meta)) = self.invariants.incarnation(key) else {
+                continue;
+            };
+            let mut follows = registry
+                .of(Hook::PersistAfter)
+                .filter(|bound| bound.version(key).is_some())
+                .peekable();
+            if follows.peek().is_none() {
+                continue;
+            }
+            let records = census::records_of(&self.nodes, incarnation, meta);
+            for bound in follows {
+                if let Some(seq) = self.oracle.followed.missing(bound, incarnation, &records) {
+                    let id = &bound.binding.id;
+                    return Some(format!("{id} has neither done {seq} of {key} nor given it up"));
+                }
+            }
+        }
+        None
+    }
+
+    /// Somebody deploys, and the nodes say how far they are.
+    pub(super) fn deploy(&mut self) {
+        let Some(deployer) = &mut self.plugins.deployer else {
+            return;
+        };
+        let next = self.now + deployer.pause();
+        if self.phase != super::phases::Phase::Chaos {
+            return;
+        }
+        self.agenda.put(next, Happening::Deploy);
+        let Some(registry) = self.oracle.judged.newest().cloned() else {
+            return;
+        };
+        let mut asks: Vec<(usize, Change)> = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if node.state == State::Running {
+                let reports = deployer.reports(&registry, node.id);
+                asks.extend(reports.into_iter().map(|report| (index, report)));
+            }
+        }
+        if let Some(change) = deployer.next(&registry) {
+            asks.push((deployer.index(self.nodes.len()), change));
+        }
+        if deployer.index(5) == 0 {
+            let node = deployer.index(self.nodes.len());
+            let list = LettersAsk::List {
+                binding: Arc::from("audit"),
+                after: None,
+                limit: 3,
+            };
+            self.call(node, Ask::DeadLetters(list), Purpose::Deploy);
+        }
+        for (node, change) in asks {
+            self.coverage.fault(kind(&change), 1);
+            self.call(node, Ask::ChangeRegistry(Box::new(change)), Purpose::Deploy);
+        }
+    }
+
+    /// A change was answered.
+    pub(super) fn deployed(&mut self, answer: Option<&Answer>) {
+        if let (Some(deployer), Some(revision)) = (&mut self.plugins.deployer, changed_by(answer)) {
+            deployer.told = deployer.told.max(revision);
+            self.coverage.fault("registry changed", 1);
+        }
+        if let Some(Answer::DeadLetters { letters, .. }) = answer {
+            self.work_off(letters);
+        }
+    }
+
+    /// Somebody has a dead letter replayed, or drops it.
+    fn work_off(&mut self, letters: &[DeadLetter]) {
+        let Some(deployer) = &mut self.plugins.deployer else {
+            return;
+        };
+        let Some(letter) = letters.first().cloned() else {
+            return;
+        };
+        let node = deployer.index(self.nodes.len());
+        let (binding, name) = (letter.binding, letter.name);
+        let (kind, wanted) = if deployer.index(3) == 0 {
+            let names = vec![name];
+            ("dead letter dropped", LettersAsk::Drop { binding, names })
+        } else {
+            let channel = letter.channel;
+            let replay = LettersAsk::Replay {
+                binding,
+                channel,
+                name,
+            };
+            ("dead letter replayed", replay)
+        };
+        self.coverage.fault(kind, 1);
+        self.call(node, Ask::DeadLetters(wanted), Purpose::Deploy);
+    }
+
+    /// A shard that acts on an older registry than was told, or calls and batches that nothing ends.
+    pub(super) fn plugins_astray(&self) -> Option<String> {
+        let told = self.plugins.deployer.as_ref().map_or(0, |deployer| deployer.told);
+        let newest = self
+            .oracle
+            .judged
+            .newest()
+            .map_or(0, |registry| registry.revision);
+        for (index, node) in self.nodes.iter().enumerate() {
+            for (shard, host) in node.hosts.iter().enumerate() {
+                let seen = host.shard.summary();
+                let acts = seen.registry.unwrap_or(0);
+                if acts < told.max(newest) || seen.plugin_calls + seen.judging > 0 {
+                    return Some(format!(
+                        "node {} shard {shard} acts on registry {acts} of {newest} (told {told}), with {} calls of plugins \
+                         and {} batches open",
+                        index + 1,
+                        seen.plugin_calls,
+                        seen.judging
+                    ));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn kind(change: &Change) -> &'static str {
+    match change {
+        Change::Propose(_) => "version proposed",
+        Change::Report(_) => "node reports",
+        Change::Canary { .. } => "canary",
+        Change::Promote { .. } => "promotion",
+        Change::Rollback { .. } => "rollback",
+        Change::Remove { .. } => "plugin removed",
+        Change::Bind { .. } => "bind",
+        Change::Unbind { .. } => "unbind",
+    }
+}
