@@ -113,7 +113,7 @@ impl Api {
                 .with_context(|| format!("{}: the answer to {method} {path} is not JSON", self.url));
         }
         let said: Value = serde_json::from_str(text).unwrap_or_default();
-        let said = said["msg"].as_str().unwrap_or(text.trim()).to_owned();
+        let said = said["msg"].as_str().unwrap_or_else(|| text.trim()).to_owned();
         let message = match status {
             401 => format!("{said}. Give the key with --api-key"),
             404 if said.contains("no such route") => {

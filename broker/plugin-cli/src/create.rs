@@ -116,7 +116,7 @@ fn filled(text: &str, name: &str) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
     fs::create_dir_all(folder)
         .and_then(|()| fs::write(path, text))
         .with_context(|| path.display().to_string())

@@ -117,14 +117,14 @@ fn said(program: &str, folder: &Path, arguments: &[&str]) -> Option<String> {
 
 /// The module among the messages of cargo: what the last crate left, which is the one of the folder.
 fn module(messages: &str) -> Result<PathBuf> {
-    let modules = messages.lines().filter_map(|line| {
+    let mut modules = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let files = message["filenames"].as_array()?;
         let mut names = files.iter().filter_map(Value::as_str);
         names.find(|name| name.ends_with(".wasm")).map(PathBuf::from)
     });
     modules
-        .last()
+        .next_back()
         .context("cargo built no module: Cargo.toml must say [lib] crate-type = [\"cdylib\"]")
 }
 
