@@ -4,6 +4,7 @@ use crate::{Node, PATIENCE, Response, binary, get, post, put, upload};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The component of a plugin of this repository, which `cargo xtask plugins` builds.
@@ -15,6 +16,17 @@ pub fn component(name: &str) -> Result<Vec<u8>> {
     let target = binary.ancestors().nth(2).context("the target folder")?;
     let path = target.join("plugins").join(format!("{name}.wasm"));
     fs::read(&path).with_context(|| format!("{}: build it first: cargo xtask plugins", path.display()))
+}
+
+/// Where cargo puts what the plugins of the tests' authors are made of: one folder for all, so that the standard library is
+/// compiled for them once.
+///
+/// # Errors
+/// When the binary is not built.
+pub fn authors_target() -> Result<PathBuf> {
+    let binary = binary()?;
+    let target = binary.ancestors().nth(2).context("the target folder")?;
+    Ok(target.join("plugin-authors"))
 }
 
 /// Uploads a component and proposes it. The answer of the proposal.

@@ -1,0 +1,173 @@
+//! The way of an author: from `penstock plugin new` to messages that arrive as the plugin left them, and back.
+
+use super::{next_text, say};
+use crate::make_group;
+use anyhow::{Context, Result, ensure};
+use penstock_e2e::{Client, Node, Raw, authors_target, binary};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A folder in which plugins are written.
+struct Desk {
+    folder: tempfile::TempDir,
+    server: String,
+}
+
+impl Desk {
+    fn run(&self, arguments: &[&str]) -> Result<Output> {
+        let mut command = Command::new(binary()?);
+        command
+            .arg("plugin")
+            .args(arguments)
+            .env("CARGO_TARGET_DIR", authors_target()?)
+            .current_dir(self.folder.path());
+        command.output().context("the command cannot be started")
+    }
+
+    /// What the command says when it succeeds.
+    fn says(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.run(arguments)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "plugin {arguments:?}: {text}{complaint}");
+        Ok(text)
+    }
+
+    /// What the command complains of when it fails.
+    fn complains(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.run(arguments)?;
+        ensure!(!output.status.success(), "plugin {arguments:?} succeeded");
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// A command about the broker.
+    fn asks(&self, arguments: &[&str]) -> Result<String> {
+        self.says(&[arguments, &["--dir", "shout", "--server", &self.server]].concat())
+    }
+
+    fn status(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&self.asks(&["status", "--json"])?)?)
+    }
+}
+
+/// A text that the template's own fixtures say is rewritten, and what of it becomes.
+fn rewritten(plugin: &Path) -> Result<(String, String)> {
+    for entry in fs::read_dir(plugin.join("fixtures"))? {
+        let fixture: Value = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
+        let cases = fixture["messages"].as_array().into_iter().flatten();
+        for (message, expected) in cases.zip(fixture["expect"].as_array().into_iter().flatten()) {
+            let before = message["payload"]["content"].as_str();
+            let after = expected["rewrite"]["payload"]["content"].as_str();
+            if let (Some(before), Some(after)) = (before, after) {
+                return Ok((before.to_owned(), after.to_owned()));
+            }
+        }
+    }
+    anyhow::bail!("no fixture of the template rewrites a text")
+}
+
+#[test]
+fn a_new_plugin_is_tried_deployed_replaced_and_taken_back() -> Result<()> {
+    let node = Node::start(&[])?;
+    let desk = Desk {
+        folder: tempfile::tempdir()?,
+        server: format!("http://{}", node.http()),
+    };
+    let plugin = desk.folder.path().join("shout");
+    desk.says(&["new", "shout", "--lang", "rust"])?;
+    assert!(
+        desk.complains(&["new", "shout", "--lang", "rust"])?
+            .contains("is there already")
+    );
+
+    let tried = desk.says(&["test", "--dir", "shout"])?;
+    assert!(tried.contains(" 0 failed"), "{tried}");
+    assert!(plugin.join("shout.wasm").is_file());
+    let checked = desk.says(&["check", "--dir", "shout", "--against", &desk.server])?;
+    assert!(checked.contains("offers all that it needs"), "{checked}");
+
+    let deployed = desk.asks(&["deploy"])?;
+    assert!(
+        deployed.contains("promoted") && deployed.contains("bound"),
+        "{deployed}"
+    );
+    make_group(&node, &["alice", "bob"])?;
+    let mut bob = Client::sdk(node.websocket(), "bob", "any")?;
+    let mut raw = Raw::session(node.websocket(), "alice", "d")?;
+    let (before, after) = rewritten(&plugin)?;
+    assert_eq!(say(&mut raw, "1", &before)?["reasonCode"], 1);
+    assert_eq!(next_text(&mut bob)?, after);
+    assert!(desk.asks(&["deploy"])?.contains("runs already"));
+
+    replaced(&desk, &plugin)?;
+    // What was taken back works as before.
+    assert_eq!(say(&mut raw, "2", &before)?["reasonCode"], 1);
+    assert_eq!(next_text(&mut bob)?, after);
+    taken_away(&desk)?;
+    assert_eq!(say(&mut raw, "3", &before)?["reasonCode"], 1);
+    assert_eq!(next_text(&mut bob)?, before);
+    Ok(())
+}
+
+/// Another version: a canary that is dropped, one that is promoted, and back to the first.
+fn replaced(desk: &Desk, plugin: &Path) -> Result<()> {
+    let manifest = plugin.join("plugin.toml");
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(
+        &manifest,
+        text.replace("version = \"0.1.0\"", "version = \"0.2.0\""),
+    )?;
+    let active = |status: &Value| status["plugins"][0]["active"]["version"].clone();
+    assert!(desk.asks(&["deploy", "--canary", "50"])?.contains("50 %"));
+    let status = desk.status()?;
+    assert_eq!(active(&status), "0.1.0");
+    assert_eq!(status["plugins"][0]["rollout"]["canary_percent"], 50);
+    assert!(desk.asks(&["status"])?.contains("rollout of 0.2.0"));
+    assert!(desk.asks(&["rollback"])?.contains("0.1.0"));
+    assert!(desk.status()?["plugins"][0]["rollout"].is_null());
+
+    desk.asks(&["deploy", "--canary", "0"])?;
+    assert!(desk.asks(&["promote"])?.contains("0.2.0"));
+    assert_eq!(active(&desk.status()?), "0.2.0");
+    assert!(desk.asks(&["rollback"])?.contains("0.1.0"));
+    assert_eq!(active(&desk.status()?), "0.1.0");
+    desk.asks(&["logs"])?;
+    Ok(())
+}
+
+fn taken_away(desk: &Desk) -> Result<()> {
+    let bound = desk.complains(&["remove", "--dir", "shout", "--server", &desk.server])?;
+    assert!(bound.contains("penstock plugin unbind"), "{bound}");
+    desk.asks(&["unbind"])?;
+    desk.asks(&["remove"])?;
+    let status: Value = serde_json::from_str(&desk.says(&["status", "--json", "--server", &desk.server])?)?;
+    assert_eq!(status["plugins"], json!([]));
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_what_to_do() -> Result<()> {
+    let desk = Desk {
+        folder: tempfile::tempdir()?,
+        // Nobody listens where privileges would be needed.
+        server: "http://127.0.0.1:1".to_owned(),
+    };
+    assert!(desk.complains(&["build"])?.contains("penstock plugin new"));
+    assert!(
+        desk.complains(&["status", "--server", &desk.server])?
+            .contains("penstock serve --dev")
+    );
+    assert!(
+        desk.complains(&["status", "--server", "https://example.org"])?
+            .contains("no TLS")
+    );
+    fs::write(desk.folder.path().join("text.wasm"), "not WebAssembly")?;
+    assert!(
+        desk.complains(&["check", "--component", "text.wasm"])?
+            .contains("not WebAssembly")
+    );
+    assert!(desk.complains(&["publish"])?.contains("penstock plugin help"));
+    Ok(())
+}
