@@ -1,5 +1,6 @@
 //! Plugins through the binary: real components, built from source, and what senders and receivers see of them.
 
+mod consumers;
 mod filters;
 mod refused;
 mod rollout;
