@@ -12,26 +12,40 @@
 //! | `overdone` | says that one message more than the batch has is done |
 //! | `stranger` | a change of a message that the batch does not have |
 //!
+//! Before `retry`, `poison` and `busy` the word `once` makes it fail the first time alone, for as long as the instance lives.
+//!
+//! Every message that it is asked about is a line of the log: the outcome, the position and the payload.
+//!
 //! A stop answers the messages before it as done; at the first message of a batch it is the failure. The configuration
-//! `{"init": "fail"}` makes the instance fail to start.
+//! `{"init": "fail"}` makes the instance fail to start, `{"calm": true}` makes it do every message without a word about it.
 
 use penstock_plugin_sdk::{
-    Batch, Consumer, Done, Failure, FailureKind, KvChange, KvOperation, KvValue, Message,
+    Batch, Consumer, Done, Failure, FailureKind, KvChange, KvOperation, KvValue, Message, host,
 };
+use std::collections::HashSet;
 use std::hint::black_box;
 
 /// What one step of endless growth takes, bytes.
 const STEP: usize = 1 << 20;
 
 /// The consumer.
-pub struct Scripted;
+#[derive(Default)]
+pub struct Scripted {
+    /// The events that failed once, as they were told to.
+    failed: HashSet<String>,
+    /// No word is obeyed.
+    calm: bool,
+}
 
 impl Consumer for Scripted {
     fn new(config: &str) -> Result<Self, String> {
         if config.contains("\"fail\"") {
             return Err("scripted to fail".to_owned());
         }
-        Ok(Self)
+        Ok(Self {
+            calm: config.contains("\"calm\""),
+            ..Self::default()
+        })
     }
 
     fn persist_after(&mut self, batch: &Batch<'_>) -> Result<Done, Failure> {
@@ -40,19 +54,55 @@ impl Consumer for Scripted {
             changes: Vec::new(),
         };
         for message in batch.messages() {
-            harm(message.payload());
-            match failure(message) {
+            let words = self.words(message);
+            harm(words);
+            let failure = self.failure(words, message.event_id());
+            let outcome = failure
+                .as_ref()
+                .map_or("done", |failure| failure.message.as_str());
+            let payload = String::from_utf8_lossy(message.payload());
+            host::info(&format!("{outcome} {} {payload}", message.position()));
+            match failure {
                 Some(failure) if done.messages == 0 => return Err(failure),
                 Some(_) => return Ok(done),
                 None => {}
             }
-            done.changes.extend(changes(done.messages, message));
+            done.changes.extend(changes(done.messages, words));
             done.messages += 1;
         }
-        if batch.messages().any(|message| has(message.payload(), "overdone")) {
+        if batch
+            .messages()
+            .any(|message| has(self.words(message), "overdone"))
+        {
             done.messages += 1;
         }
         Ok(done)
+    }
+}
+
+impl Scripted {
+    /// What a message tells it to do.
+    fn words<'a>(&self, message: Message<'a>) -> &'a [u8] {
+        if self.calm { &[] } else { message.payload() }
+    }
+
+    fn failure(&mut self, payload: &[u8], event_id: &str) -> Option<Failure> {
+        let (word, kind) = [
+            ("retry", FailureKind::Retry),
+            ("poison", FailureKind::Poison),
+            ("busy", FailureKind::Busy),
+        ]
+        .into_iter()
+        .find(|(word, _)| has(payload, word))?;
+        if has(payload, "once") && !self.failed.insert(event_id.to_owned()) {
+            return None;
+        }
+        let after_ms = argument(payload, word).and_then(|text| text.parse().ok());
+        Some(Failure {
+            kind,
+            after_ms: after_ms.unwrap_or(0),
+            message: word.to_owned(),
+        })
     }
 }
 
@@ -88,26 +138,8 @@ fn harm(payload: &[u8]) {
     }
 }
 
-fn failure(message: Message<'_>) -> Option<Failure> {
-    let payload = message.payload();
-    let (word, kind) = [
-        ("retry", FailureKind::Retry),
-        ("poison", FailureKind::Poison),
-        ("busy", FailureKind::Busy),
-    ]
-    .into_iter()
-    .find(|(word, _)| has(payload, word))?;
-    let after_ms = argument(payload, word).and_then(|text| text.parse().ok());
-    Some(Failure {
-        kind,
-        after_ms: after_ms.unwrap_or(0),
-        message: format!("scripted: {word}"),
-    })
-}
-
 /// The changes that a message at this place asks for.
-fn changes(place: u32, message: Message<'_>) -> Vec<KvChange> {
-    let payload = message.payload();
+fn changes(place: u32, payload: &[u8]) -> Vec<KvChange> {
     let value = KvValue {
         value: payload.to_vec(),
         ttl_ms: 0,
@@ -134,4 +166,17 @@ fn changes(place: u32, message: Message<'_>) -> Vec<KvChange> {
         });
     }
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_word_is_its_argument() {
+        let payload = br#"{"content":"retry:50 set:key"}"#;
+        assert_eq!(argument(payload, "retry"), Some("50".to_owned()));
+        assert_eq!(argument(payload, "set"), Some("key".to_owned()));
+        assert_eq!(argument(payload, "delete"), None);
+    }
 }
