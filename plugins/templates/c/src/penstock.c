@@ -62,7 +62,7 @@ void log_line(enum log_level level, slice text) { import_log_write(level, text.b
 
 uint64_t clock_now(void) { return import_clock_now(); }
 
-/* The rest of a JSON text, which the broker wrote: it is whole and has no space between its tokens. */
+/* The rest of a JSON text, which the broker wrote: it is whole. */
 typedef struct {
     const uint8_t *next;
     const uint8_t *end;
@@ -84,6 +84,13 @@ static bool json_take(json *value, uint8_t byte) {
     }
     value->next++;
     return true;
+}
+
+/* The same for what may have space before it. */
+static bool json_token(json *value, uint8_t byte) {
+    while (json_take(value, ' ') || json_take(value, '\n') || json_take(value, '\t') || json_take(value, '\r')) {
+    }
+    return json_take(value, byte);
 }
 
 static uint32_t json_hex(json *value) {
@@ -127,7 +134,7 @@ static size_t json_escape(json *value, uint8_t *out) {
 }
 
 static bool json_string(json *value, slice *string) {
-    if (!json_take(value, '"')) {
+    if (!json_token(value, '"')) {
         return false;
     }
     uint8_t *text = allocate((size_t)(value->end - value->next));
@@ -150,14 +157,14 @@ bool config_string(slice key, slice *string) {
 
 bool config_strings(slice key, slice **strings, size_t *count) {
     json value;
-    if (!config_get(key, &value) || !json_take(&value, '[')) {
+    if (!config_get(key, &value) || !json_token(&value, '[')) {
         return false;
     }
     *count = 0;
     /* A string takes at least three bytes of the list. */
     *strings = allocate(((size_t)(value.end - value.next) / 3 + 1) * sizeof(slice));
-    while (!json_take(&value, ']')) {
-        if (*count > 0 && !json_take(&value, ',')) {
+    while (!json_token(&value, ']')) {
+        if (*count > 0 && !json_token(&value, ',')) {
             return false;
         }
         if (!json_string(&value, &(*strings)[*count])) {

@@ -13,8 +13,11 @@ slice plugin_init(void) {
 }
 
 static slice replaced(slice payload) {
-    /* Each byte of the payload begins a word at most, and each word becomes `by`. */
-    uint8_t *bytes = allocate(payload.length * (by.length + 1));
+    size_t count = 0;
+    for (size_t place = find(payload, replace, 0); place < payload.length; count++) {
+        place = find(payload, replace, place + replace.length);
+    }
+    uint8_t *bytes = allocate(payload.length - count * replace.length + count * by.length);
     size_t length = 0, rest = 0;
     while (rest < payload.length) {
         size_t end = find(payload, replace, rest);
