@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Names of folders that hold nothing of ours.
-const NOT_OURS: &[&str] = &[".git", "node_modules", "target"];
+const NOT_OURS: &[&str] = &[".git", ".venv", "node_modules", "target"];
 
 /// Endings of the files that are read as text.
 const TEXT: &[&str] = &[
