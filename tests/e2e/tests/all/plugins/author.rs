@@ -57,6 +57,10 @@ fn rewritten(plugin: &Path) -> Result<(String, String)> {
     for entry in fs::read_dir(plugin.join("fixtures"))? {
         let fixture: Value = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
         let cases = fixture["messages"].as_array().into_iter().flatten();
+        if !fixture["config"].is_null() {
+            // The broker runs it with its defaults.
+            continue;
+        }
         for (message, expected) in cases.zip(fixture["expect"].as_array().into_iter().flatten()) {
             let before = message["payload"]["content"].as_str();
             let after = expected["rewrite"]["payload"]["content"].as_str();
