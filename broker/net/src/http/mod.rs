@@ -132,6 +132,11 @@ fn plugin_routes() -> Router<State> {
         .route("/v1/bindings", get(plugins::bindings))
         .route("/v1/bindings/{id}", put(plugins::bind).delete(plugins::unbind))
         .route("/v1/bindings/{id}/logs", get(plugins::logs))
+        .route("/v1/bindings/{id}/dead-letters", get(plugins::letters))
+        .route(
+            "/v1/bindings/{id}/dead-letters/{action}",
+            post(plugins::change_letter),
+        )
 }
 
 fn router(state: State) -> Router {

@@ -1,9 +1,11 @@
 //! Plugins and bindings: upload, rollout, status.
 
 mod bindings;
+mod letters;
 mod shown;
 
 pub(super) use bindings::{bind, bindings, unbind};
+pub(super) use letters::{change as change_letter, letters};
 
 use super::State;
 use super::json::{Body, failed, refusal, unexpected};

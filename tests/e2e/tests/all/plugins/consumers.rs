@@ -7,11 +7,11 @@ use penstock_e2e::{Node, PATIENCE, Raw, bind, component, deploy, get};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const NAME: &str = "scripted-consumer";
+pub(super) const NAME: &str = "scripted-consumer";
 const SUCCESS: u8 = 1;
 
 /// A node with the scripted consumer bound to every channel; what `binding` says comes on top.
-fn followed(binding: &Value) -> Result<Node> {
+pub(super) fn followed(binding: &Value) -> Result<Node> {
     let node = Node::start(&[])?;
     deploy(&node, NAME, &component(NAME)?)?;
     follow(&node, binding)?;
@@ -19,7 +19,7 @@ fn followed(binding: &Value) -> Result<Node> {
     Ok(node)
 }
 
-fn follow(node: &Node, binding: &Value) -> Result<()> {
+pub(super) fn follow(node: &Node, binding: &Value) -> Result<()> {
     let mut whole = json!({ "plugin": NAME, "hook": "persist-after" });
     for (key, value) in binding.as_object().context("an object")? {
         whole[key] = value.clone();
@@ -28,7 +28,7 @@ fn follow(node: &Node, binding: &Value) -> Result<()> {
 }
 
 /// Says these texts in the group.
-fn say_all(node: &Node, texts: &[&str]) -> Result<()> {
+pub(super) fn say_all(node: &Node, texts: &[&str]) -> Result<()> {
     let mut raw = Raw::session(node.websocket(), "alice", "d")?;
     for text in texts {
         assert_eq!(say(&mut raw, text, text)?["reasonCode"], SUCCESS);
@@ -54,7 +54,7 @@ fn lines(node: &Node) -> Result<Vec<String>> {
 }
 
 /// The lines, once this one is among them.
-fn lines_until(node: &Node, wanted: &str) -> Result<Vec<String>> {
+pub(super) fn lines_until(node: &Node, wanted: &str) -> Result<Vec<String>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let lines = lines(node)?;

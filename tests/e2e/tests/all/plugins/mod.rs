@@ -3,6 +3,7 @@
 mod author;
 mod consumers;
 mod filters;
+mod letters;
 mod refused;
 mod rollout;
 

@@ -1,0 +1,159 @@
+//! Messages that were given up for a binding: list, hand out once more, forget.
+
+use super::super::json::{Body, Parameters, failed, refusal, unexpected};
+use super::Shared;
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use penstock_core::admin::{Answer, Ask, LettersAsk};
+use penstock_core::hooks::registry::{Cause, DeadLetter, LetterName};
+use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, Seq};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Letters of one page when none is said, and at most.
+const PAGE: u32 = 100;
+const PAGE_MAX: u32 = 1_000;
+/// Letters that one request may forget.
+const DROPPED_MAX: usize = 1_000;
+
+/// Query of the list.
+#[derive(Deserialize)]
+pub(in crate::http) struct Page {
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+/// Which letters: one with its channel to be handed out, or some to be forgotten.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Which {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    channel_id: String,
+    #[serde(default)]
+    channel_type: u8,
+    #[serde(default)]
+    ids: Vec<String>,
+}
+
+pub(in crate::http) async fn letters(
+    axum::extract::State(state): Shared,
+    Path(binding): Path<String>,
+    Parameters(page): Parameters<Page>,
+) -> Response {
+    let after = match page.after.as_deref().map(name_of) {
+        None => None,
+        Some(Some(name)) => Some(name),
+        Some(None) => return no_name(),
+    };
+    let ask = LettersAsk::List {
+        binding: Arc::from(binding),
+        after,
+        limit: page.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+    };
+    match state.node.ask(Ask::DeadLetters(ask)).await {
+        Answer::DeadLetters { letters, more } => Json(json!({
+            "dead_letters": letters.iter().map(letter).collect::<Value>(),
+            "more": more,
+        }))
+        .into_response(),
+        Answer::Failed(failure) => failed(&failure),
+        _ => unexpected(),
+    }
+}
+
+/// Replay or drop.
+pub(in crate::http) async fn change(
+    axum::extract::State(state): Shared,
+    Path((binding, action)): Path<(String, String)>,
+    Body(which): Body<Which>,
+) -> Response {
+    let binding = Arc::from(binding);
+    let ask = match action.as_str() {
+        "replay" => name_of(&which.id).map(|name| LettersAsk::Replay {
+            binding,
+            channel: ChannelKey::new(&which.channel_id, ChannelKind(which.channel_type)),
+            name,
+        }),
+        "drop" => {
+            let ids = std::iter::once(&which.id)
+                .filter(|id| !id.is_empty())
+                .chain(&which.ids);
+            let names: Option<Vec<LetterName>> = ids.map(|id| name_of(id)).collect();
+            let names = names.filter(|names| (1..=DROPPED_MAX).contains(&names.len()));
+            names.map(|names| LettersAsk::Drop { binding, names })
+        }
+        _ => return refusal(StatusCode::NOT_FOUND, "there is no such change: replay, drop"),
+    };
+    let Some(ask) = ask else {
+        return no_name();
+    };
+    match state.node.ask(Ask::DeadLetters(ask)).await {
+        Answer::Done => Json(json!({ "status": 200 })).into_response(),
+        Answer::Failed(failure) => failed(&failure),
+        _ => unexpected(),
+    }
+}
+
+fn no_name() -> Response {
+    refusal(
+        StatusCode::BAD_REQUEST,
+        "id: of a dead letter as the list shows it; to drop also `ids`, 1 to 1,000",
+    )
+}
+
+/// Its id for people: creation of the binding, creation of the channel, position.
+fn id(name: LetterName) -> String {
+    format!(
+        "{}-{}-{}",
+        name.binding_incarnation, name.incarnation.0, name.seq.0
+    )
+}
+
+fn name_of(id: &str) -> Option<LetterName> {
+    let mut numbers = id.split('-').map(|part| part.parse::<u64>().ok());
+    let name = LetterName {
+        binding_incarnation: numbers.next()??,
+        incarnation: Incarnation(numbers.next()??),
+        seq: Seq(numbers.next()??),
+    };
+    numbers.next().is_none().then_some(name)
+}
+
+fn letter(letter: &DeadLetter) -> Value {
+    json!({
+        "id": id(letter.name),
+        "channel_id": &*letter.channel.id,
+        "channel_type": letter.channel.kind.0,
+        "message_seq": letter.name.seq.0,
+        "attempts": letter.attempts,
+        "cause": match letter.cause {
+            Cause::Poison => "poison",
+            Cause::Asked => "retry",
+            Cause::Call(failure) => failure.name(),
+        },
+        "given_up_ms": letter.wall_ms,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_names_what_it_was_made_of() {
+        let name = LetterName {
+            binding_incarnation: 12,
+            incarnation: Incarnation(u64::MAX),
+            seq: Seq(7),
+        };
+        assert_eq!(name_of(&id(name)), Some(name));
+        for wrong in ["", "1-2", "1-2-3-4", "1-2-x", "1--3", "-1-2-3"] {
+            assert_eq!(name_of(wrong), None, "{wrong}");
+        }
+    }
+}
