@@ -159,7 +159,11 @@ fn attack(node: &Node, flood: &Flood, name: &str, say: Say<'_>) -> Result<Floode
 fn tell(node: &Node, flood: &Flood, sent: &AtomicU64, say: Say<'_>) {
     let sent = sent.load(Ordering::Relaxed);
     if let Ok(memory) = node.resident_bytes() {
-        say(&format!("{sent} of {} garbage frames, {} MiB", flood.frames(), memory / MIB));
+        say(&format!(
+            "{sent} of {} garbage frames, {} MiB",
+            flood.frames(),
+            memory / MIB
+        ));
     }
 }
 
@@ -211,7 +215,8 @@ impl Session {
                     true => ENDING,
                     false => GARBAGE[(self.begun + self.number as u64) as usize % GARBAGE.len()],
                 };
-                self.pending.extend_from_slice(&masked(0x80 | TEXT, text.as_bytes()));
+                self.pending
+                    .extend_from_slice(&masked(0x80 | TEXT, text.as_bytes()));
             }
         }
     }
@@ -337,7 +342,10 @@ impl Troop {
 
     /// Ends all sessions. The node closes each when it has read all that was sent.
     fn leave(&mut self) -> Result<()> {
-        let streams = self.sessions.iter_mut().filter_map(|session| session.stream.take());
+        let streams = self
+            .sessions
+            .iter_mut()
+            .filter_map(|session| session.stream.take());
         let streams: Vec<TcpStream> = streams.collect();
         for stream in &streams {
             stream.set_nonblocking(false)?;

@@ -237,9 +237,9 @@ fn read(
     let mut served = Served::default();
     let (mut answered, mut expected, mut has_all) = (0, 0, false);
     while !has_all || last.load(Ordering::Relaxed).checked_add(1) != Some(answered) {
-        let frame = reader
-            .json()
-            .with_context(|| format!("within {PATIENCE:?}, after {answered} answers and {expected} messages"))?;
+        let frame = reader.json().with_context(|| {
+            format!("within {PATIENCE:?}, after {answered} answers and {expected} messages")
+        })?;
         let since = |due: Instant, number: u64| {
             let due = due + GAP * u32::try_from(number).unwrap_or(u32::MAX);
             Instant::now().saturating_duration_since(due)

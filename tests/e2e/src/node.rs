@@ -198,9 +198,10 @@ impl Node {
     /// When its metrics cannot be read.
     pub fn closes(&self) -> Result<BTreeMap<String, u64>> {
         let page = get(self.http(), "/metrics")?.text;
-        let lines = page
-            .lines()
-            .filter_map(|line| line.strip_prefix("penstock_gateway_closed_total{reason=\"")?.split_once("\"} "));
+        let lines = page.lines().filter_map(|line| {
+            line.strip_prefix("penstock_gateway_closed_total{reason=\"")?
+                .split_once("\"} ")
+        });
         let counted = lines.map(|(reason, count)| Ok((reason.to_owned(), count.parse()?)));
         let counted: Result<BTreeMap<String, u64>> = counted.collect();
         Ok(counted?.into_iter().filter(|(_, count)| *count > 0).collect())

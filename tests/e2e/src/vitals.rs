@@ -61,7 +61,11 @@ impl Vitals {
     pub fn hold(&self, node: &Node) -> Result<Self> {
         let log = node.log()?;
         let panic = log.lines().find(|line| line.contains("panicked"));
-        ensure!(panic.is_none(), "the node panicked: {}", panic.unwrap_or_default());
+        ensure!(
+            panic.is_none(),
+            "the node panicked: {}",
+            panic.unwrap_or_default()
+        );
         still_serves(node, self.process, "after")?;
         let mut now = Self::of(node)?;
         // Memory goes back to the system a moment after it was freed.
@@ -75,7 +79,8 @@ impl Vitals {
     }
 
     fn leaks(&self, before: &Self) -> bool {
-        self.memory > before.memory + MEMORY_LEEWAY || self.descriptors > before.descriptors + DESCRIPTORS_LEEWAY
+        self.memory > before.memory + MEMORY_LEEWAY
+            || self.descriptors > before.descriptors + DESCRIPTORS_LEEWAY
     }
 }
 

@@ -9,9 +9,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use penstock_e2e::garbage::{self, Flood};
 use penstock_e2e::{Node, mutations};
 use std::fs;
+use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "hostile [b27] [b53] [--percent N]   the rows at full size, or at so much of it; both unless named";
+const USAGE: &str =
+    "hostile [b27] [b53] [--percent N]   the rows at full size, or at so much of it; both unless named";
 
 /// Descriptors that this program needs, and the node as many.
 const DESCRIPTORS: u64 = 4_096;
@@ -22,7 +24,17 @@ struct Wanted {
     percent: u32,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match attack() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn attack() -> Result<()> {
     let wanted = parse(std::env::args().skip(1))?;
     let limit = descriptors_max()?;
     ensure!(
@@ -63,7 +75,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wanted> {
             "b27" | "b53" => wanted.rows.push(argument),
             "--percent" => {
                 let percent = arguments.next().and_then(|number| number.parse().ok());
-                wanted.percent = percent.filter(|percent| (1..=1_000).contains(percent)).context(USAGE)?;
+                wanted.percent = percent
+                    .filter(|percent| (1..=1_000).contains(percent))
+                    .context(USAGE)?;
             }
             _ => bail!(USAGE),
         }
@@ -77,8 +91,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wanted> {
 /// How many files this process may have open.
 fn descriptors_max() -> Result<u64> {
     let limits = fs::read_to_string("/proc/self/limits")?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
     let soft = line.and_then(|rest| rest.split_whitespace().next());
     // `unlimited` is no number.
-    Ok(soft.context("no limit of open files")?.parse().unwrap_or(u64::MAX))
+    Ok(soft
+        .context("no limit of open files")?
+        .parse()
+        .unwrap_or(u64::MAX))
 }

@@ -6,8 +6,8 @@ use penstock_wire::client::ClientKey;
 use penstock_wire::encryption::SessionCipher;
 use penstock_wire::jsonrpc::{self, Method};
 use penstock_wire::wkproto::{
-    BODY_BYTES_BEFORE_AUTH_MAX, BODY_BYTES_MAX, Disconnect, Frame, RecvAck, Send, Setting, Sub, Version, decode,
-    encode,
+    BODY_BYTES_BEFORE_AUTH_MAX, BODY_BYTES_MAX, Disconnect, Frame, RecvAck, Send, Setting, Sub, Version,
+    decode, encode,
 };
 use serde_json::json;
 
@@ -71,7 +71,11 @@ pub(super) fn in_session(cipher: &SessionCipher, version: Version) -> Result<Vec
         ..Send::default()
     };
     let mut sealed = send("bob", 1, Setting::NONE);
-    let mut with_all = send("nowhere", 2, Setting::TOPIC.with(Setting::STREAM).with(Setting::RECEIPT));
+    let mut with_all = send(
+        "nowhere",
+        2,
+        Setting::TOPIC.with(Setting::STREAM).with(Setting::RECEIPT),
+    );
     cipher.seal_send(&mut sealed);
     cipher.seal_send(&mut with_all);
     let plain = send("nowhere", 2, Setting::NO_ENCRYPT);

@@ -12,7 +12,7 @@ use penstock_wire::client::ClientKey;
 use penstock_wire::wkproto::{BODY_BYTES_MAX, Frame, Version, decode};
 
 /// One connection in a session sends up to so many packets after which it goes on; half as many on average.
-const STAYING_MAX: usize = 16;
+const STAYING_MAX: usize = 64;
 /// How often a packet is changed anew until the session goes on after it; then there are fewer.
 const CHANGES_MAX: usize = 64;
 
@@ -39,9 +39,9 @@ pub(super) struct Way {
 
 /// All ways. A stranger who speaks WKProto has one packet and needs a connection for it, so that these are fewer.
 pub(super) const WAYS: [Way; 6] = [
-    way("before login, WKProto over TCP", Dialect::Stream, false, 5),
-    way("before login, WKProto over WebSocket", Dialect::Binary, false, 5),
-    way("before login, JSON-RPC", Dialect::Text, false, 10),
+    way("before login, WKProto over TCP", Dialect::Stream, false, 4),
+    way("before login, WKProto over WebSocket", Dialect::Binary, false, 4),
+    way("before login, JSON-RPC", Dialect::Text, false, 12),
     way("in a session, WKProto over TCP", Dialect::Stream, true, 30),
     way("in a session, WKProto over WebSocket", Dialect::Binary, true, 20),
     way("in a session, JSON-RPC", Dialect::Text, true, 30),
