@@ -99,7 +99,6 @@ pub fn run(node: &Node, flood: &Flood, say: Say<'_>) -> Result<Flooded> {
     for (reason, count) in closes {
         reasons.entry(reason).and_modify(|now| *now -= count);
     }
-    let after = before.hold(node)?;
     say(&format!(
         "{} sessions sent {} garbage frames in {seconds:.1} s; {} times one was closed and came back, {} times it was not admitted; \
          the node read {frames} frames in all",
@@ -107,6 +106,7 @@ pub fn run(node: &Node, flood: &Flood, say: Say<'_>) -> Result<Flooded> {
     ));
     say(&format!("closes as the node counts them: {reasons:?}"));
     say(&flooded.served.to_string());
+    let after = before.hold(node)?;
     say(&format!(
         "before: {before}; after: {after}; at most {} MiB",
         node.resident_bytes_peak()? / MIB
@@ -261,7 +261,7 @@ impl Troop {
             Ok(Session {
                 number,
                 stream: Some(enlist(node, number)?),
-                reads: number / THREADS % 2 == 0,
+                reads: (number / THREADS).is_multiple_of(2),
                 owed: 0,
                 begun: 0,
                 pending: Vec::new(),

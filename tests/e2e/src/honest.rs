@@ -151,7 +151,8 @@ impl Honest {
                     Ok(one) => served.add(one),
                     Err(error) => outcome = outcome.and(Err(error)),
                 }
-                outcome = outcome.and(writes.join().expect("no panic"));
+                let written = writes.join().expect("no panic");
+                outcome = outcome.and(written);
             }
             outcome.map(|()| served)
         })?;

@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 /// A mebibyte, in bytes.
 pub const MIB: u64 = 1_024 * 1_024;
-/// What a node may keep beyond what it had before, in bytes: caches, and rows that wait in memory for the disk.
+/// What a node may keep beyond what it had before, in bytes.
 const MEMORY_LEEWAY: u64 = 64 * MIB;
+/// What it may keep besides for each message that was stored meanwhile, in bytes: rows stay in the memory of the store until
+/// they are as many as it holds, and channels until they are idle for minutes.
+const MESSAGE_LEEWAY: u64 = 1_024;
 /// What it may have open besides: files of its store.
 const DESCRIPTORS_LEEWAY: usize = 20;
 
@@ -20,15 +23,18 @@ pub struct Vitals {
     process: u32,
     memory: u64,
     descriptors: usize,
+    /// Messages stored since its start.
+    stored: u64,
 }
 
 impl fmt::Display for Vitals {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} MiB and {} descriptors",
+            "{} MiB, {} descriptors, {} messages stored",
             self.memory / MIB,
-            self.descriptors
+            self.descriptors,
+            self.stored
         )
     }
 }
@@ -50,6 +56,7 @@ impl Vitals {
             process: node.process(),
             memory: node.resident_bytes()?,
             descriptors: node.descriptors()?,
+            stored: node.counted("penstock_sends_committed_total")?,
         })
     }
 
@@ -79,7 +86,8 @@ impl Vitals {
     }
 
     fn leaks(&self, before: &Self) -> bool {
-        self.memory > before.memory + MEMORY_LEEWAY
+        let stored = self.stored - before.stored;
+        self.memory > before.memory + MEMORY_LEEWAY + stored * MESSAGE_LEEWAY
             || self.descriptors > before.descriptors + DESCRIPTORS_LEEWAY
     }
 }

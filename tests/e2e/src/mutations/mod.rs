@@ -87,7 +87,6 @@ pub fn run(node: &Node, size: u64, say: Say<'_>) -> Result<Tried> {
     for (reason, count) in closes {
         reasons.entry(reason).and_modify(|now| *now -= count);
     }
-    let after = before.hold(node)?;
     say(&format!(
         "{} changed packets over {} connections in {seconds:.1} s; {} connections ended before their time",
         tried.judged, tried.connections, tried.cut_short
@@ -102,6 +101,7 @@ pub fn run(node: &Node, size: u64, say: Say<'_>) -> Result<Tried> {
     }
     say(&format!("closes as the node counts them: {reasons:?}"));
     say(&tried.served.to_string());
+    let after = before.hold(node)?;
     say(&format!(
         "before: {before}; after: {after}; at most {} MiB",
         node.resident_bytes_peak()? / MIB
