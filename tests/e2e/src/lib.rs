@@ -5,10 +5,14 @@
 
 mod browser;
 mod client;
+pub mod garbage;
+pub mod honest;
 mod http;
+pub mod mutations;
 mod node;
 mod plugins;
 mod raw;
+mod vitals;
 
 pub use browser::Browser;
 pub use client::Client;
@@ -16,8 +20,12 @@ pub use http::{Response, delete, exchange, get, get_unless, post, post_with_key,
 pub use node::{Node, binary, first_line};
 pub use plugins::{authors_target, bind, component, deploy, propose, until_ready};
 pub use raw::{BINARY, CLOSE, Ending, PING, PONG, Raw, TEXT, masked};
+pub use vitals::{MIB, Vitals, still_serves, until};
 
 use std::time::Duration;
+
+/// Where a long attack tells how far it has come, and what it found, line by line.
+pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// How long anything may take before a test fails: generous, since it is never waited for when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(60);

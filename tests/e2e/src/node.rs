@@ -3,6 +3,7 @@
 use crate::{PATIENCE, get};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};
@@ -149,10 +150,22 @@ impl Node {
     /// # Errors
     /// When it has ended.
     pub fn resident_bytes(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most memory that it has had in use since it was started, in bytes.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn resident_bytes_peak(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let number = line.and_then(|rest| rest.split_whitespace().next());
-        Ok(number.context("no VmRSS")?.parse::<u64>()? * 1_024)
+        Ok(number.with_context(|| format!("no {name}"))?.parse::<u64>()? * 1_024)
     }
 
     /// How many files and sockets it has open.
@@ -182,6 +195,21 @@ impl Node {
     /// When there is no such reason.
     pub fn closed(&self, reason: &str) -> Result<u64> {
         self.counted(&format!("penstock_gateway_closed_total{{reason=\"{reason}\"}}"))
+    }
+
+    /// How many connections were closed, by reason; reasons that never came are left out.
+    ///
+    /// # Errors
+    /// When its metrics cannot be read.
+    pub fn closes(&self) -> Result<BTreeMap<String, u64>> {
+        let page = get(self.http(), "/metrics")?.text;
+        let lines = page.lines().filter_map(|line| {
+            line.strip_prefix("penstock_gateway_closed_total{reason=\"")?
+                .split_once("\"} ")
+        });
+        let counted = lines.map(|(reason, count)| Ok((reason.to_owned(), count.parse()?)));
+        let counted: Result<BTreeMap<String, u64>> = counted.collect();
+        Ok(counted?.into_iter().filter(|(_, count)| *count > 0).collect())
     }
 
     /// Where it listens for WebSockets.
@@ -304,19 +332,19 @@ pub fn first_line(child: &mut Child) -> Result<String> {
     Ok(line.context("the node printed no ready line")??)
 }
 
-/// The binary stands in the folder above the one that this test runs from.
+/// The binary stands beside a program that was built with it, and in the folder above the one that a test runs from.
 ///
 /// # Errors
 /// When it is not built.
 pub fn binary() -> Result<PathBuf> {
-    let test = env::current_exe().context("the path of this test")?;
-    let folder = test.ancestors().nth(2).context("the target folder")?;
-    let binary = folder.join("penstock");
-    if !binary.is_file() {
-        bail!(
-            "{} is missing; build it first: cargo build -p penstock",
-            binary.display()
-        );
-    }
-    Ok(binary)
+    let program = env::current_exe().context("the path of this program")?;
+    let folders = program.ancestors().skip(1).take(2);
+    let mut places = folders.map(|folder| folder.join("penstock"));
+    let found = places.find(|binary| binary.is_file());
+    found.with_context(|| {
+        format!(
+            "there is no penstock beside {} or above it; build it first: cargo build -p penstock",
+            program.display()
+        )
+    })
 }

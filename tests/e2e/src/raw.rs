@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 
 /// Opcode of a text message.
 pub const TEXT: u8 = 1;
@@ -111,6 +111,33 @@ impl Raw {
         Ok(raw)
     }
 
+    /// A second handle of the same connection, with which another thread writes. What has come already stays with the first.
+    ///
+    /// # Errors
+    /// When the system has no more descriptors.
+    pub fn second(&self) -> Result<Self> {
+        let stream = self.stream.try_clone().context("a second handle")?;
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+        })
+    }
+
+    /// The bare connection. What has come already and was not taken is lost.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    /// Says that nothing more will be sent; what the other side still sends can be read.
+    ///
+    /// # Errors
+    /// When the connection is gone already.
+    pub fn finish(&mut self) -> Result<()> {
+        self.stream
+            .shutdown(Shutdown::Write)
+            .context("the node has closed")
+    }
+
     /// Sends bytes as they are.
     ///
     /// # Errors
@@ -205,6 +232,17 @@ impl Raw {
             }
         }
         Ok(ending)
+    }
+
+    /// What has come, or comes next; nothing at the end.
+    ///
+    /// # Errors
+    /// When nothing comes in time.
+    pub fn some(&mut self) -> Result<Vec<u8>> {
+        if self.input.is_empty() {
+            self.read()?;
+        }
+        Ok(std::mem::take(&mut self.input))
     }
 
     /// Whatever comes until the other side has closed.

@@ -1,4 +1,4 @@
-//! The commands of the project: `cargo xtask run`, `cargo xtask test`, `cargo xtask fuzz` and `cargo xtask plugins`.
+//! The commands of the project: `cargo xtask run`, `test`, `fuzz`, `hostile` and `plugins`.
 //!
 //! All look first at what the machine lacks ([`machine`]), install it where they may, and say in one line how to
 //! install it where they may not. Only the standard library is used, so that this program compiles in seconds on a
@@ -10,6 +10,7 @@
 )]
 
 mod fuzz;
+mod hostile;
 mod machine;
 mod mutants;
 mod plugins;
@@ -28,6 +29,9 @@ cargo xtask fuzz [TARGET...] [--minutes N] [--keep] [-- ARGS...]
                                     --keep takes what earlier searches reached into the corpus of the repository
 cargo xtask plugins                 set the machine up and build every plugin from its source to
                                     <target folder>/plugins/<name>.wasm
+cargo xtask hostile [b27] [b53] [--percent N]
+                                    the attacks that the tests make small, at the size of their rows: on a quiet machine,
+                                    a minute for b27, a quarter of an hour for b53
 ";
 
 fn main() -> ExitCode {
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {
         Some("run") => serve::run(&arguments[1..]),
+        Some("hostile") => hostile::run(&arguments[1..]),
         Some("fuzz") => fuzz::run(&arguments[1..]),
         Some("plugins") => plugins::run(&arguments[1..]),
         Some("test") => only_argument(&arguments[1..]).and_then(|only| stages::run(&only)),

@@ -10,39 +10,9 @@ mod secrets;
 mod sockets;
 mod start;
 
-use anyhow::{Result, bail};
-use penstock_e2e::{Node, PATIENCE, Raw, get, post};
+use anyhow::Result;
+use penstock_e2e::{MIB, Node, post, still_serves, until};
 use serde_json::{Value, json};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// A mebibyte, in bytes.
-const MIB: u64 = 1024 * 1024;
-
-/// The node still serves: it is the same process, admits a user, and stores what that user sends.
-fn still_serves(node: &Node, process: u32, name: &str) -> Result<()> {
-    assert_eq!(node.process(), process);
-    assert_eq!(get(node.http(), "/readyz")?.status, 200);
-    let mut alice = Raw::session(node.websocket(), name, name)?;
-    let message =
-        json!({ "channelId": "bob", "channelType": 1, "clientMsgNo": "", "payload": { "type": 1 } });
-    alice.call("send", "send", &message)?;
-    let answer = alice.answer("send")?;
-    assert_eq!(answer["result"]["reasonCode"], 1, "{answer}");
-    Ok(())
-}
-
-/// Looks again and again until this holds.
-fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds()? {
-        if Instant::now() > deadline {
-            bail!("not within {PATIENCE:?}: {what}");
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
-}
 
 /// A group of a development node.
 fn make_room(node: &Node, id: &str, members: &[String]) -> Result<()> {
