@@ -1,6 +1,7 @@
 //! Guests good and hostile, through the whole host.
 
 mod admission;
+mod golden;
 mod guests;
 mod hostile;
 mod running;
