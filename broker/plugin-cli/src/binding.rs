@@ -106,6 +106,11 @@ impl Binding {
             })
     }
 
+    /// The hook that it names.
+    pub(crate) fn hook(&self) -> Option<&str> {
+        self.body.get("hook")?.as_str()
+    }
+
     /// Its configuration.
     pub(crate) fn config(&self) -> Map<String, Value> {
         match self.body.get("config") {

@@ -20,7 +20,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let component = build::component(options, out)?;
     let inspected = inspect(&component).context("no broker of this version takes it")?;
     build::describe(&inspected, out)?;
-    dry_run(options, &inspected)?;
+    let binding = Binding::of(options, &inspected.manifest, None)?;
+    starts(&inspected, binding.as_ref())?;
     writeln!(out, "a broker of this version takes it, and it starts")?;
     if let Some(url) = &options.against {
         let api = Api::new(url, options.api_key.as_deref())?;
@@ -34,23 +35,21 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Starts the component as it would be bound, `init` included.
-fn dry_run(options: &Options, inspected: &Inspected) -> Result<()> {
-    let binding = Binding::of(options, &inspected.manifest, None)?;
-    let hook = inspected.hooks.first().map_or("", |hook| hook.name()).to_owned();
-    let grants = binding
-        .as_ref()
-        .map_or_else(|| inspected.manifest.capabilities.clone(), Binding::grants);
+/// Starts the component as it would be bound, `init` with its configuration included.
+pub(crate) fn starts(inspected: &Inspected, binding: Option<&Binding>) -> Result<()> {
+    let manifest = &inspected.manifest;
+    let first = manifest.hooks.first().map(String::as_str);
+    let hook = binding.and_then(Binding::hook).or(first);
     let request = LoadRequest {
         version: Version {
-            binding: Arc::from(binding.as_ref().map_or("check", |binding| &binding.id)),
+            binding: Arc::from(binding.map_or("check", |binding| &binding.id)),
             digest: inspected.digest,
             generation: 0,
         },
         component: inspected.component.clone(),
-        config: binding.as_ref().map(Binding::config).unwrap_or_default(),
-        grants,
-        hook,
+        config: binding.map(Binding::config).unwrap_or_default(),
+        grants: binding.map_or_else(|| manifest.capabilities.clone(), Binding::grants),
+        hook: hook.unwrap_or_default().to_owned(),
     };
     let local = Local::start()?;
     local.host.try_out(request).context("it does not start")?;

@@ -3,7 +3,7 @@
 use crate::api::{Api, check_name};
 use crate::arguments::Options;
 use crate::binding::Binding;
-use crate::build;
+use crate::{build, check};
 use anyhow::{Context as _, Result, bail};
 use penstock_plugin_host::{Manifest, inspect};
 use serde_json::{Value, json};
@@ -19,10 +19,11 @@ const POLL: Duration = Duration::from_millis(100);
 /// Uploads, proposes, waits, binds, promotes.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let component = build::component(options, out)?;
-    let manifest = inspect(&component)
-        .context("no broker of this version takes it")?
-        .manifest;
-    let binding = wanted_binding(options, &manifest)?;
+    let inspected = inspect(&component).context("no broker of this version takes it")?;
+    let manifest = &inspected.manifest;
+    let binding = wanted_binding(options, manifest)?;
+    // A configuration that `init` refuses is found here, before a binding that runs is changed to it.
+    check::starts(&inspected, binding.as_ref())?;
     let api = Api::of(options)?;
     let uploaded = api.upload("/v1/plugins", &component)?;
     let digest = uploaded["digest"]

@@ -13,13 +13,15 @@ pub(crate) const MANIFEST: &str = "plugin.toml";
 /// How it is built.
 pub(crate) const RECIPE: &str = "build.toml";
 
-/// Folders whose content is made, or says nothing about the component.
-const NOT_SOURCES: [&str; 6] = [
-    "target",
-    "node_modules",
+/// What is made, or says nothing about the component.
+const NOT_SOURCES: [&str; 8] = [
+    "README.md",
+    "__pycache__",
+    "binding.toml",
     "build",
     "fixtures",
-    "__pycache__",
+    "node_modules",
+    "target",
     "venv",
 ];
 
@@ -237,6 +239,7 @@ mod tests {
             Ok(file.set_modified(built + Duration::from_secs(5))?)
         };
         later(&made.path().join("target/made"))?;
+        later(&made.path().join("binding.toml"))?;
         assert!(!folder.is_stale()?);
         later(&made.path().join("src/lib.rs"))?;
         assert!(folder.is_stale()?);

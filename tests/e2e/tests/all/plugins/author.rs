@@ -105,6 +105,7 @@ fn a_new_plugin_is_tried_deployed_replaced_and_taken_back() -> Result<()> {
     assert_eq!(next_text(&mut bob)?, after);
     assert!(desk.asks(&["deploy"])?.contains("runs already"));
 
+    misconfigured(&desk, &plugin)?;
     replaced(&desk, &plugin)?;
     // What was taken back works as before.
     assert_eq!(say(&mut raw, "2", &before)?["reasonCode"], 1);
@@ -112,6 +113,19 @@ fn a_new_plugin_is_tried_deployed_replaced_and_taken_back() -> Result<()> {
     taken_away(&desk)?;
     assert_eq!(say(&mut raw, "3", &before)?["reasonCode"], 1);
     assert_eq!(next_text(&mut bob)?, before);
+    Ok(())
+}
+
+/// A configuration that the plugin refuses never comes to the broker.
+fn misconfigured(desk: &Desk, plugin: &Path) -> Result<()> {
+    let file = plugin.join("binding.toml");
+    let text = fs::read_to_string(&file)?;
+    let (binding, _) = text.split_once("[config]").context("the template configures")?;
+    fs::write(&file, format!("{binding}[config]\nno_such_key = 1\n"))?;
+    let refused = desk.complains(&["deploy", "--dir", "shout", "--server", &desk.server])?;
+    assert!(refused.contains("no_such_key"), "{refused}");
+    assert_eq!(desk.status()?["bindings"][0]["config"], json!({}));
+    fs::write(&file, text)?;
     Ok(())
 }
 
