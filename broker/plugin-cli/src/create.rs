@@ -159,8 +159,7 @@ mod tests {
     use crate::folder::Folder;
     use crate::trial;
 
-    /// Those that this build has a template for.
-    const LANGUAGES: [&str; 1] = ["rust"];
+    const LANGUAGES: [&str; 4] = ["rust", "javascript", "python", "c"];
 
     fn new(folder: &Path, name: &str, language: &str) -> Result<String> {
         let options = Options {
@@ -215,6 +214,7 @@ mod tests {
                 assert!(folder.path.join(path).is_file(), "{language}: {path}");
             }
         }
+        assert!(made.path().join("a-c/wit/v1/hooks.wit").is_file());
         let vendor = made.path().join("a-rust/vendor");
         assert!(
             vendor.join("wit/v1/hooks.wit").is_file()

@@ -33,6 +33,12 @@ pub(super) fn build(folder: &Folder) -> Result<PathBuf> {
 fn run(folder: &Path, step: &Step) -> Result<()> {
     let shown = step.run.join(" ");
     let (program, arguments) = step.run.split_first().context("a step runs nothing")?;
+    // One with a path is the folder's own, wherever this command runs.
+    let program = if program.contains('/') {
+        folder.canonicalize()?.join(program)
+    } else {
+        PathBuf::from(program)
+    };
     // What a program says goes where errors go: standard output belongs to this command.
     let status = Command::new(program)
         .args(arguments)
@@ -103,6 +109,20 @@ mod tests {
         source.set_modified(moment + std::time::Duration::from_secs(5))?;
         build(&folder)?;
         assert_eq!(fs::read_to_string(&component)?, "2");
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_with_a_path_is_the_folders_own() -> Result<()> {
+        use std::os::unix::fs::symlink;
+        let made = tempfile::tempdir()?;
+        fs::create_dir(made.path().join("tools"))?;
+        symlink("/bin/sh", made.path().join("tools/shell"))?;
+        let recipe = "language = \"c\"\ncomponent = \"b\"\n\
+            [[step]]\nrun = [\"tools/shell\", \"-c\", \"echo made > b\"]\n";
+        let component = build(&folder(made.path(), recipe)?)?;
+        assert_eq!(fs::read_to_string(component)?, "made\n");
         Ok(())
     }
 
