@@ -49,8 +49,8 @@ const TO_BUILD: &[Need] = &[
     },
 ];
 
-/// What the end-to-end tests take besides: the JavaScript SDK's runtime, a browser for the demo page, and texts in two
-/// scripts to send.
+/// What the end-to-end tests take besides: the JavaScript SDK's runtime, a browser for the demo page, texts in two scripts to
+/// send, and a compiler of plugins in C.
 const TO_TEST: &[Need] = &[
     Need {
         what: "Node.js 18 or newer with npm",
@@ -75,6 +75,12 @@ const TO_TEST: &[Need] = &[
         present: has_chinese_fortunes,
         apt: &["fortunes-zh|fortune-zh"],
         brew: &[],
+    },
+    Need {
+        what: "clang and wasm-ld",
+        present: || exists("clang") && exists("wasm-ld"),
+        apt: &["clang", "lld"],
+        brew: &["llvm", "lld"],
     },
 ];
 

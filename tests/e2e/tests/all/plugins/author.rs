@@ -129,6 +129,28 @@ fn misconfigured(desk: &Desk, plugin: &Path) -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_plugin_in_c_judges_messages() -> Result<()> {
+    let node = Node::start(&[])?;
+    let desk = Desk {
+        folder: tempfile::tempdir()?,
+        server: format!("http://{}", node.http()),
+    };
+    desk.says(&["new", "shout", "--lang", "c"])?;
+    let tried = desk.says(&["test", "--dir", "shout"])?;
+    assert!(tried.contains(" 0 failed"), "{tried}");
+    desk.asks(&["deploy"])?;
+    make_group(&node, &["alice", "bob"])?;
+    let mut bob = Client::sdk(node.websocket(), "bob", "any")?;
+    let mut raw = Raw::session(node.websocket(), "alice", "d")?;
+    let refused = say(&mut raw, "1", "my password")?;
+    assert_eq!(refused["reason"], "passwords are not sent here", "{refused}");
+    let (before, after) = rewritten(&desk.folder.path().join("shout"))?;
+    assert_eq!(say(&mut raw, "2", &before)?["reasonCode"], 1);
+    assert_eq!(next_text(&mut bob)?, after);
+    Ok(())
+}
+
 /// Another version: a canary that is dropped, one that is promoted, and back to the first.
 fn replaced(desk: &Desk, plugin: &Path) -> Result<()> {
     let manifest = plugin.join("plugin.toml");
