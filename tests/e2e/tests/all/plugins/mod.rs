@@ -1,6 +1,7 @@
 //! Plugins through the binary: real components, built from source, and what senders and receivers see of them.
 
 mod author;
+mod broken;
 mod consumers;
 mod filters;
 mod letters;

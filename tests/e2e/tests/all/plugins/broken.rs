@@ -1,0 +1,67 @@
+//! Guests that do what no plugin should: every call of theirs fails and nothing else does.
+
+use super::{bind_to, history, say, with};
+use anyhow::Result;
+use penstock_e2e::{Node, Raw};
+use serde_json::{Value, json};
+
+const NAME: &str = "scripted-filter";
+const SUCCESS: u8 = 1;
+
+/// A message without a word for the plugin passes: what failed before it was replaced.
+fn passes(raw: &mut Raw, id: &str) -> Result<()> {
+    let answer = say(raw, id, "fine")?;
+    assert_eq!(answer["reasonCode"], SUCCESS, "after {id}: {answer}");
+    Ok(())
+}
+
+fn bound(binding: &Value) -> Result<(Node, Raw)> {
+    let node = with(NAME, binding)?;
+    let raw = Raw::session(node.websocket(), "alice", "d")?;
+    Ok((node, raw))
+}
+
+#[test]
+fn an_answer_that_breaks_the_layout_lets_nothing_through() -> Result<()> {
+    let (node, mut raw) = bound(&json!({}))?;
+    for (place, kind) in [
+        "", "-range", "-wrap", "-text", "-many", "-huge", "-cut", "-narrow", "-kind", "-layout",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let word = format!("badframe{kind}");
+        let answer = say(&mut raw, &word, &word)?;
+        assert_ne!(answer["reasonCode"], SUCCESS, "{word}: {answer}");
+        // The text of the frame's verdicts is not believed either.
+        assert_ne!(answer["reason"], "no", "{word}");
+        passes(&mut raw, &format!("after {place}"))?;
+    }
+    assert_eq!(history(&node)?, ["fine"; 10]);
+    Ok(())
+}
+
+#[test]
+fn a_guest_that_fails_in_its_own_way_is_replaced() -> Result<()> {
+    let (node, mut raw) = bound(&json!({}))?;
+    for word in ["trap", "panic", "recurse", "loop", "grow"] {
+        let answer = say(&mut raw, word, word)?;
+        assert_ne!(answer["reasonCode"], SUCCESS, "{word}: {answer}");
+        passes(&mut raw, &format!("after {word}"))?;
+    }
+    assert_eq!(history(&node)?, ["fine"; 5]);
+    Ok(())
+}
+
+#[test]
+fn an_instance_that_cannot_start_passes_nothing_until_its_configuration_is_mended() -> Result<()> {
+    let (node, mut raw) = bound(&json!({}))?;
+    for what in ["fail", "trap", "loop"] {
+        bind_to(&node, NAME, NAME, &json!({ "config": { "init": what } }))?;
+        assert_ne!(say(&mut raw, what, "fine")?["reasonCode"], SUCCESS, "{what}");
+        bind_to(&node, NAME, NAME, &json!({}))?;
+        passes(&mut raw, &format!("after {what}"))?;
+    }
+    assert_eq!(history(&node)?, ["fine"; 3]);
+    Ok(())
+}
