@@ -15,15 +15,20 @@ fn passes(raw: &mut Raw, id: &str) -> Result<()> {
     Ok(())
 }
 
-fn bound(binding: &Value) -> Result<(Node, Raw)> {
-    let node = with(NAME, binding)?;
+/// What is bound: with room enough for a busy machine, because it is not the time that is looked at.
+fn binding(config: &Value) -> Value {
+    json!({ "deadline_ms": 1_000, "config": config })
+}
+
+fn bound() -> Result<(Node, Raw)> {
+    let node = with(NAME, &binding(&json!({})))?;
     let raw = Raw::session(node.websocket(), "alice", "d")?;
     Ok((node, raw))
 }
 
 #[test]
 fn an_answer_that_breaks_the_layout_lets_nothing_through() -> Result<()> {
-    let (node, mut raw) = bound(&json!({}))?;
+    let (node, mut raw) = bound()?;
     for (place, kind) in [
         "", "-range", "-wrap", "-text", "-many", "-huge", "-cut", "-narrow", "-kind", "-layout",
     ]
@@ -43,7 +48,7 @@ fn an_answer_that_breaks_the_layout_lets_nothing_through() -> Result<()> {
 
 #[test]
 fn a_guest_that_fails_in_its_own_way_is_replaced() -> Result<()> {
-    let (node, mut raw) = bound(&json!({}))?;
+    let (node, mut raw) = bound()?;
     for word in ["trap", "panic", "recurse", "loop", "grow"] {
         let answer = say(&mut raw, word, word)?;
         assert_ne!(answer["reasonCode"], SUCCESS, "{word}: {answer}");
@@ -55,11 +60,11 @@ fn a_guest_that_fails_in_its_own_way_is_replaced() -> Result<()> {
 
 #[test]
 fn an_instance_that_cannot_start_passes_nothing_until_its_configuration_is_mended() -> Result<()> {
-    let (node, mut raw) = bound(&json!({}))?;
+    let (node, mut raw) = bound()?;
     for what in ["fail", "trap", "loop"] {
-        bind_to(&node, NAME, NAME, &json!({ "config": { "init": what } }))?;
+        bind_to(&node, NAME, NAME, &binding(&json!({ "init": what })))?;
         assert_ne!(say(&mut raw, what, "fine")?["reasonCode"], SUCCESS, "{what}");
-        bind_to(&node, NAME, NAME, &json!({}))?;
+        bind_to(&node, NAME, NAME, &binding(&json!({})))?;
         passes(&mut raw, &format!("after {what}"))?;
     }
     assert_eq!(history(&node)?, ["fine"; 3]);
