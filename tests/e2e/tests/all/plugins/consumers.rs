@@ -20,7 +20,8 @@ pub(super) fn followed(binding: &Value) -> Result<Node> {
 }
 
 pub(super) fn follow(node: &Node, binding: &Value) -> Result<()> {
-    let mut whole = json!({ "plugin": NAME, "hook": "persist-after" });
+    // Room enough for a busy machine.
+    let mut whole = json!({ "plugin": NAME, "hook": "persist-after", "deadline_ms": 5_000 });
     for (key, value) in binding.as_object().context("an object")? {
         whole[key] = value.clone();
     }

@@ -24,7 +24,8 @@ fn with(name: &str, binding: &Value) -> Result<Node> {
 
 /// Binds a filter under an id; what `binding` says comes on top.
 fn bind_to(node: &Node, id: &str, name: &str, binding: &Value) -> Result<()> {
-    let mut whole = json!({ "plugin": name, "hook": "before-send" });
+    // Room enough for a busy machine.
+    let mut whole = json!({ "plugin": name, "hook": "before-send", "deadline_ms": 5_000 });
     for (key, value) in binding.as_object().context("an object")? {
         whole[key] = value.clone();
     }
