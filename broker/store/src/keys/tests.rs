@@ -109,7 +109,7 @@ fn every_table_is_found_again() {
         assert_eq!(parsed, Some((SlotId(300), 4, table, Bytes::from_static(b"key"))));
     }
     assert_eq!(table_of(0), None);
-    assert_eq!(table_of(16), None);
+    assert_eq!(table_of(17), None);
 }
 
 #[test]

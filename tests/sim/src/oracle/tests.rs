@@ -1,4 +1,5 @@
 use super::*;
+use penstock_core::hooks::registry::Registry;
 use penstock_core::message::{Draft, MessageFlags};
 use penstock_core::types::{ChannelKind, Seq, Uid};
 
@@ -6,6 +7,8 @@ fn oracle() -> Oracle {
     let mut oracle = Oracle::default();
     oracle.users.push(Arc::from("alice"));
     oracle.add_channel(ChannelKey::new("g", ChannelKind::GROUP));
+    // Nothing is bound, so every message passes.
+    oracle.judged.learned(&Arc::new(Registry::default()));
     oracle
 }
 
