@@ -222,11 +222,7 @@ impl Refusal {
             if text.len() <= REFUSAL_BYTES_MAX {
                 return text;
             }
-            let end = (0..=REFUSAL_BYTES_MAX)
-                .rev()
-                .find(|&end| text.is_char_boundary(end))
-                .unwrap_or(0);
-            Arc::from(&text[..end])
+            Arc::from(&text[..text.floor_char_boundary(REFUSAL_BYTES_MAX)])
         });
         self
     }

@@ -89,27 +89,25 @@ impl Host {
     /// # Errors
     /// Why it cannot run here.
     pub fn load(&self, request: LoadRequest) -> Result<Inspected, Refused> {
-        self.workshop.expect(&request.version);
-        self.load_expected(request)
+        let version = request.version.clone();
+        self.workshop.expect(&version);
+        let loaded = self.load_expected(request);
+        if loaded.is_err() {
+            self.workshop.give_up(&version);
+        }
+        loaded
     }
 
-    /// The same for a version that is expected already. If it was unloaded before this is done, nothing is kept.
+    /// The same for a version that is expected already, which stays expected when it fails. If it was unloaded before this is done,
+    /// nothing is kept.
     ///
     /// # Errors
     /// Why it cannot run here.
     pub fn load_expected(&self, request: LoadRequest) -> Result<Inspected, Refused> {
         let version = request.version.clone();
-        let prepared = self.prepare(request);
-        match prepared {
-            Ok((prepared, first, inspected)) => {
-                self.workshop.loaded(&version, prepared, first);
-                Ok(inspected)
-            }
-            Err(refused) => {
-                self.workshop.give_up(&version);
-                Err(refused)
-            }
-        }
+        let (prepared, first, inspected) = self.prepare(request)?;
+        self.workshop.loaded(&version, prepared, first);
+        Ok(inspected)
     }
 
     /// Does all that loading does, and keeps nothing but the compiled code.
@@ -149,8 +147,9 @@ impl Host {
     }
 
     /// Says that a version that was expected will not come: what waits is answered that it is not here. One that is loaded runs on.
-    pub fn give_up(&self, version: &Version) {
-        self.workshop.give_up(version);
+    /// Whether it was still waited for.
+    pub fn give_up(&self, version: &Version) -> bool {
+        self.workshop.give_up(version)
     }
 
     /// Takes a version away. Calls that run are answered; what waits is answered that it is not here.

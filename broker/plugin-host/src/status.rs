@@ -119,10 +119,7 @@ impl Board {
             return;
         }
         inner.tokens -= 1.0;
-        if text.len() > LINE_BYTES_MAX {
-            let end = (0..=LINE_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at));
-            text.truncate(end.unwrap_or(0));
-        }
+        text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
         if inner.lines.len() == LINES_MAX {
             inner.lines.pop_front();
         }

@@ -2,10 +2,10 @@
 //! flat frame.
 
 use crate::contract::{Outgoing, TypedVerdict};
-use crate::frame::{BadFrame, TEXT_BYTES_MAX, TOPIC_BYTES_MAX};
+use crate::frame::{BadFrame, TOPIC_BYTES_MAX};
 use bytes::Bytes;
 use penstock_core::hooks::pipeline::{Rewrite, Verdict};
-use penstock_core::message::{Draft, Refusal};
+use penstock_core::message::{Draft, REFUSAL_BYTES_MAX, Refusal};
 use penstock_core::types::{ChannelKey, Reason};
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn verdict_of(
     match verdict {
         TypedVerdict::Allow => Ok(Verdict::Allow),
         TypedVerdict::Reject(rejection) => {
-            within("text", rejection.text.len(), TEXT_BYTES_MAX)?;
+            within("text", rejection.text.len(), REFUSAL_BYTES_MAX)?;
             Ok(Verdict::Reject(Refusal {
                 reason: refusal_code(rejection.code),
                 text: (!rejection.text.is_empty()).then(|| Arc::from(rejection.text)),
@@ -90,10 +90,10 @@ fn verdict_of(
     }
 }
 
-/// The code that the sender gets. One that stands for success would tell the sender of a message that does not exist.
+/// The code that the sender gets: 0 leaves it to the broker. The core keeps the one of success from senders.
 pub(crate) fn refusal_code(code: u8) -> Reason {
     match code {
-        0 | 1 => Reason::NOT_ALLOWED,
+        0 => Reason::NOT_ALLOWED,
         code => Reason(code),
     }
 }

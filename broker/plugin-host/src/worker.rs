@@ -128,8 +128,9 @@ impl Workshop {
         }
     }
 
-    /// Takes a version away that could not be loaded; one that was loaded before runs on.
-    pub(crate) fn give_up(&self, version: &Version) {
+    /// Takes a version away that could not be loaded; one that was loaded before runs on. Whether it was still
+    /// waited for.
+    pub(crate) fn give_up(&self, version: &Version) -> bool {
         let loading = self
             .lock()
             .lanes
@@ -138,6 +139,7 @@ impl Workshop {
         if loading {
             self.unload(version);
         }
+        loading
     }
 
     pub(crate) fn prepared(&self) -> Vec<(Version, Arc<Prepared>)> {
@@ -229,19 +231,27 @@ impl Workshop {
         }
     }
 
-    /// A call of this life of the version ended.
-    fn ended(&self, version: &Version, number: u64) {
+    /// A call of this life of the version ended, and this instance is left.
+    fn ended(&self, version: &Version, number: u64, guest: Option<Guest>) {
         let mut lanes = self.lock();
-        let Some(lane) = lanes.lanes.get_mut(version).filter(|lane| lane.number == number) else {
-            return;
-        };
-        lane.running = lane.running.saturating_sub(1);
-        self.start(&mut lanes, version);
+        let surplus = guest.and_then(|guest| self.put(&mut lanes, version, guest));
+        if let Some(lane) = lanes.lanes.get_mut(version).filter(|lane| lane.number == number) {
+            lane.running = lane.running.saturating_sub(1);
+            self.start(&mut lanes, version);
+        }
+        drop(lanes);
+        drop(surplus);
     }
 
     /// Keeps an instance for the next call, if its version is still what runs and has room for it.
     fn keep(&self, version: &Version, guest: Guest) {
-        let mut lanes = self.lock();
+        let surplus = self.put(&mut self.lock(), version, guest);
+        // Not within the lock.
+        drop(surplus);
+    }
+
+    /// Puts an instance to the warm ones of its version, or gives it back.
+    fn put(&self, lanes: &mut Lanes, version: &Version, guest: Guest) -> Option<Guest> {
         let lane = lanes.lanes.get_mut(version).filter(|lane| {
             let current = lane
                 .prepared
@@ -250,11 +260,11 @@ impl Workshop {
             current && lane.warm.len() < self.running_max
         });
         match lane {
-            Some(lane) => lane.warm.push((guest, Instant::now())),
-            None => {
-                drop(lanes);
-                drop(guest);
+            Some(lane) => {
+                lane.warm.push((guest, Instant::now()));
+                None
             }
+            None => Some(guest),
         }
     }
 
@@ -296,12 +306,12 @@ impl Workshop {
             } = turn;
             let version = job.call.version.clone();
             let (returned, guest) = self.work(&job.call, job.since.elapsed(), &prepared, guest);
-            if let Some(guest) = guest {
-                self.keep(&version, guest);
-            }
-            self.ended(&version, lane);
+            let retired = guest.is_none();
+            self.ended(&version, lane, guest);
             (job.reply)(returned);
-            self.refill(&version, &prepared);
+            if retired {
+                self.refill(&version, &prepared);
+            }
         }
     }
 
@@ -340,9 +350,6 @@ impl Workshop {
         prepared: &Arc<Prepared>,
         guest: Option<Guest>,
     ) -> (Returned, Option<Guest>) {
-        prepared
-            .board
-            .count(|status| status.queue_s += waited.as_secs_f64());
         let left = call.within.saturating_sub(waited);
         let (returned, guest) = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
@@ -352,6 +359,7 @@ impl Workshop {
         };
         prepared.board.count(|status| {
             status.calls += 1;
+            status.queue_s += waited.as_secs_f64();
             status.messages += messages(call);
             if let Err(failed) = &returned {
                 *status.failures.entry(failure_of(failed)).or_default() += 1;

@@ -24,7 +24,6 @@ const CRATES: &[(&str, &[&str])] = &[
             "penstock-wire",
         ],
     ),
-    ("plugin-sdk", &[]),
     ("tests/sim", &["penstock-core", "penstock-wire"]),
     (
         "tests/conformance",

@@ -5,8 +5,7 @@
 //! ([`Toolchain::find`]) makes no difference to whoever asks for a plugin.
 
 use crate::machine;
-use crate::process::{cargo, output, program, root, succeed};
-use std::env;
+use crate::process::{cargo, output, program, root, succeed, target_folder};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -197,14 +196,6 @@ fn named(file: &Path) -> Result<String, String> {
 fn name(manifest: &str) -> Option<String> {
     let line = manifest.lines().find_map(|line| line.strip_prefix("name = \""))?;
     line.strip_suffix('"').map(str::to_owned)
-}
-
-/// Where cargo puts what it builds.
-fn target_folder() -> PathBuf {
-    match env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => root().join(folder),
-        None => root().join("target"),
-    }
 }
 
 #[cfg(test)]

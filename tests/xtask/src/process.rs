@@ -33,7 +33,17 @@ pub(crate) fn program(name: &str, arguments: &[&str]) -> Command {
 fn command(name: &OsString, arguments: &[&str]) -> Command {
     let mut command = Command::new(name);
     command.args(arguments).current_dir(root());
+    // The plugins are a workspace of their own, which would get a folder of its own.
+    command.env("CARGO_TARGET_DIR", target_folder());
     command
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root().join(folder),
+        None => root().join("target"),
+    }
 }
 
 /// Runs the command and demands exit code 0 before the deadline.

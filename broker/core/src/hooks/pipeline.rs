@@ -325,7 +325,9 @@ impl Pipeline {
             run.stage += 1;
         }
         if run.rewritten {
-            let guards: Vec<Kind> = run.stages.list().iter().map(|stage| stage.kind.clone()).collect();
+            let built_in = |kind: &&Kind| !matches!(kind, Kind::Plugin(_));
+            let kinds = run.stages.list().iter().map(|stage| &stage.kind);
+            let guards: Vec<Kind> = kinds.filter(built_in).cloned().collect();
             for guard in guards {
                 run.guard(&guard);
             }

@@ -4,8 +4,8 @@ mod messages;
 mod verdicts;
 
 pub use messages::{Frame, committed, wanted};
+pub(crate) use verdicts::TOPIC_BYTES_MAX;
 pub use verdicts::{BadFrame, verdicts};
-pub(crate) use verdicts::{TEXT_BYTES_MAX, TOPIC_BYTES_MAX};
 
 /// The version of the layout.
 pub const LAYOUT: u32 = 1;

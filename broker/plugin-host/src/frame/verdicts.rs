@@ -4,13 +4,11 @@ use super::{LAYOUT, VERDICTS_ENTRY, VERDICTS_HEADER};
 use crate::typed::refusal_code;
 use bytes::Bytes;
 use penstock_core::hooks::pipeline::{Rewrite, Verdict};
-use penstock_core::message::{Draft, Refusal};
+use penstock_core::message::{Draft, REFUSAL_BYTES_MAX, Refusal};
 use std::sync::Arc;
 
 /// Longest topic, bytes, as the protocol has it.
 pub(crate) const TOPIC_BYTES_MAX: usize = 1_024;
-/// Longest text of a rejection, bytes.
-pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 
 /// What is wrong with an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -142,7 +140,7 @@ impl Reader<'_> {
             what: "code",
             found: words[1],
         })?;
-        let text = self.text(at, "text", words[2], words[3], TEXT_BYTES_MAX)?;
+        let text = self.text(at, "text", words[2], words[3], REFUSAL_BYTES_MAX)?;
         Ok(Verdict::Reject(Refusal {
             reason: refusal_code(code),
             text: (!text.is_empty()).then(|| Arc::from(text)),

@@ -7,6 +7,7 @@ use penstock_plugin_host::{Inspected, Refused, inspect};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Most bytes of all components together; what is not named by the registry may be removed by hand.
 const FOLDER_BYTES_MAX: u64 = 4 << 30;
@@ -15,12 +16,17 @@ const FOLDER_BYTES_MAX: u64 = 4 << 30;
 #[derive(Debug)]
 pub struct Artifacts {
     folder: PathBuf,
+    /// One writer at a time: two uploads of one component would write the same file.
+    turn: Mutex<()>,
 }
 
 impl Artifacts {
     /// In this folder, which is made when there is something to keep.
     pub(super) fn new(folder: PathBuf) -> Artifacts {
-        Artifacts { folder }
+        Artifacts {
+            folder,
+            turn: Mutex::new(()),
+        }
     }
 
     fn path(&self, digest: Digest) -> PathBuf {
@@ -31,6 +37,8 @@ impl Artifacts {
     pub(super) fn keep(&self, bytes: &[u8]) -> Result<Artifact, Refused> {
         let inspected = inspect(bytes)?;
         let path = self.path(inspected.digest);
+        // It guards files, and what a writer that died left is replaced.
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if !path.exists() {
             fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
             self.check_room(inspected.component.len())?;

@@ -4,15 +4,14 @@ use super::Plugins;
 use crate::driver::Node;
 use penstock_core::admin::{Answer, Ask};
 use penstock_core::hooks::call::{Digest, Version};
-use penstock_core::hooks::registry::{Bound, Change, Hook, PlacedReport, Registry, ReportState};
+use penstock_core::hooks::registry::{
+    Bound, Change, Hook, PlacedReport, REPORT_BYTES_MAX, Registry, ReportState,
+};
 use penstock_core::types::NodeId;
 use penstock_plugin_host::{LoadRequest, Refused, inspect};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
-
-/// Longest reason that is reported to the registry, bytes.
-const REASON_BYTES_MAX: usize = 1_000;
 
 /// Follows the registry until the node is gone.
 pub async fn follow(
@@ -25,12 +24,12 @@ pub async fn follow(
         plugins,
         this,
         known: BTreeSet::new(),
-        reported: BTreeSet::new(),
+        reported: Arc::default(),
     };
     loop {
         let now = Arc::clone(&registry.borrow_and_update());
         keeper.load(&now);
-        keeper.report(&now, &node).await;
+        keeper.report(&now, &node);
         if registry.changed().await.is_err() {
             return;
         }
@@ -43,7 +42,7 @@ struct Keeper {
     /// What the registry names, loaded or on its way.
     known: BTreeSet<Version>,
     /// Rollouts that were reported on.
-    reported: BTreeSet<u64>,
+    reported: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl Keeper {
@@ -81,58 +80,83 @@ impl Keeper {
             .send_modify(|progress| progress.revision = revision);
     }
 
-    /// Tries out the candidates that nobody here has reported on.
-    async fn report(&mut self, registry: &Registry, node: &Weak<Node>) {
+    /// Tries out the candidates that nobody here has reported on. A large one takes minutes, and other changes do not wait for it.
+    fn report(&self, registry: &Registry, node: &Weak<Node>) {
         for plugin in registry.plugins.values() {
             let Some(rollout) = &plugin.rollout else { continue };
             let known = rollout.reports.contains_key(&self.this) || !rollout.wanted.contains(&self.this);
-            if known || !self.reported.insert(rollout.id) {
+            if known || !lock(&self.reported).insert(rollout.id) {
                 continue;
             }
-            let bindings: Vec<Arc<Bound>> = registry
-                .bindings()
-                .iter()
-                .filter(|bound| bound.binding.plugin == plugin.name)
-                .cloned()
-                .collect();
-            let plugins = Arc::clone(&self.plugins);
-            let (digest, rollout) = (rollout.artifact.digest, rollout.id);
-            let tried = tokio::task::spawn_blocking(move || try_out(&plugins, digest, &bindings)).await;
-            let tried = tried.unwrap_or_else(|error| Err(Refused::Io(error.to_string())));
-            let change = Change::Report(PlacedReport {
+            let bindings = registry.bindings().iter();
+            let candidate = Candidate {
                 plugin: Arc::clone(&plugin.name),
-                rollout,
+                rollout: rollout.id,
+                digest: rollout.artifact.digest,
+                bindings: bindings
+                    .filter(|bound| bound.binding.plugin == plugin.name)
+                    .cloned()
+                    .collect(),
                 node: self.this,
-                state: if tried.is_ok() {
-                    ReportState::Ready
-                } else {
-                    ReportState::Failed
-                },
-                text: Arc::from(
-                    tried
-                        .err()
-                        .map_or_else(String::new, |error| shortened(error.to_string())),
-                ),
+            };
+            let (plugins, node) = (Arc::clone(&self.plugins), Weak::clone(node));
+            let reported = Arc::clone(&self.reported);
+            let _ends_by_itself = tokio::spawn(async move {
+                let rollout = candidate.rollout;
+                if !candidate.report(plugins, &node).await {
+                    // The next change of the registry tries it again.
+                    lock(&reported).remove(&rollout);
+                }
             });
-            let Some(node) = node.upgrade() else { return };
-            if let Answer::Failed(failure) = node.ask(Ask::ChangeRegistry(Box::new(change))).await {
-                tracing::warn!(
-                    plugin = &*plugin.name,
-                    ?failure,
-                    "the report on a candidate was not taken"
-                );
-                self.reported.remove(&rollout);
-            }
         }
     }
 }
 
-fn shortened(mut text: String) -> String {
-    if text.len() > REASON_BYTES_MAX {
-        let end = (0..=REASON_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at));
-        text.truncate(end.unwrap_or(0));
+fn lock(reported: &Mutex<BTreeSet<u64>>) -> MutexGuard<'_, BTreeSet<u64>> {
+    // The set is whole between two statements, whatever a holder died of.
+    reported.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A candidate that this node says something about.
+struct Candidate {
+    plugin: Arc<str>,
+    rollout: u64,
+    digest: Digest,
+    bindings: Vec<Arc<Bound>>,
+    node: NodeId,
+}
+
+impl Candidate {
+    /// Tries it out and says how that went. Whether the report was taken.
+    async fn report(self, plugins: Arc<Plugins>, node: &Weak<Node>) -> bool {
+        let (digest, bindings) = (self.digest, self.bindings);
+        let tried = tokio::task::spawn_blocking(move || try_out(&plugins, digest, &bindings)).await;
+        let tried = tried.unwrap_or_else(|error| Err(Refused::Io(error.to_string())));
+        let state = if tried.is_ok() {
+            ReportState::Ready
+        } else {
+            ReportState::Failed
+        };
+        let mut text = tried.err().map_or_else(String::new, |error| error.to_string());
+        text.truncate(text.floor_char_boundary(REPORT_BYTES_MAX));
+        let change = Change::Report(PlacedReport {
+            plugin: Arc::clone(&self.plugin),
+            rollout: self.rollout,
+            node: self.node,
+            state,
+            text: Arc::from(text),
+        });
+        let Some(node) = node.upgrade() else { return true };
+        if let Answer::Failed(failure) = node.ask(Ask::ChangeRegistry(Box::new(change))).await {
+            tracing::warn!(
+                plugin = &*self.plugin,
+                ?failure,
+                "the report on a candidate was not taken"
+            );
+            return false;
+        }
+        true
     }
-    text
 }
 
 fn load(plugins: &Plugins, version: Version, bound: &Bound) {
@@ -145,7 +169,10 @@ fn load(plugins: &Plugins, version: Version, bound: &Bound) {
         }
         Err(error) => {
             // What waits for it is answered; the binding's policy decides.
-            plugins.host.give_up(&version);
+            if !plugins.host.give_up(&version) {
+                // The registry does not name it any more.
+                return;
+            }
             tracing::error!(binding = &*version.binding, digest = %version.digest, %error, "a plugin cannot be loaded");
             plugins.failed().insert(version, error.to_string());
         }

@@ -97,6 +97,13 @@ fn swaps_under_traffic_lose_nothing() -> Result<()> {
         sender.join().expect("the sender")
     })?;
     assert!(sent > 0);
+    let plugin = get(node.http(), "/v1/plugins")?.body["plugins"][0].clone();
+    for side in ["active", "previous"] {
+        assert!(
+            judged(&node, &plugin[side]["digest"])? > 0,
+            "{side} has judged nothing"
+        );
+    }
     let wanted: Vec<String> = (0..sent).map(|number| format!("**** {number}")).collect();
     let kept = history(&node)?;
     assert_eq!(kept, wanted[..kept.len()]);
