@@ -2,6 +2,7 @@
 
 use crate::machine;
 use crate::process::{cargo, succeed};
+use crate::stages;
 use std::time::{Duration, Instant};
 
 /// Longest time for building.
@@ -14,7 +15,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(4 * 3_600);
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let deadline = Instant::now() + BUILD_LIMIT;
     machine::ready_to_build(deadline)?;
-    succeed(cargo(&["build", "--locked", "-p", "penstock"]), deadline)?;
+    stages::build_node(deadline)?;
     let attack = [
         "run",
         "--quiet",

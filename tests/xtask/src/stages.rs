@@ -243,20 +243,20 @@ fn plant(mutant: &Mutant, deadline: Instant) -> Result<(), String> {
     }
 }
 
+/// Builds the node. The selection is that of the stage `test`, so that dependencies have the same features and are not compiled once
+/// more.
+pub(crate) fn build_node(deadline: Instant) -> Result<(), String> {
+    let selection = ["--workspace", "--exclude", "penstock-e2e", "--bin", "penstock"];
+    succeed(
+        cargo(&[&["build", "--locked"], &selection[..]].concat()),
+        deadline,
+    )
+}
+
 /// The real binary with the real client and real plugins: packages exactly as locked, then the tests one after another, because each
 /// starts a cluster of its own.
 fn end_to_end(deadline: Instant) -> Result<(), String> {
-    // The selection of the stage `test`, so that dependencies have the same features and are not compiled once more.
-    let node = [
-        "build",
-        "--locked",
-        "--workspace",
-        "--exclude",
-        "penstock-e2e",
-        "--bin",
-        "penstock",
-    ];
-    succeed(cargo(&node), deadline)?;
+    build_node(deadline)?;
     plugins::build(deadline)?;
     if !machine::has_lock_file() {
         return Err(
