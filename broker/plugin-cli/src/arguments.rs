@@ -6,14 +6,18 @@ use std::path::PathBuf;
 pub const USAGE: &str = "\
 penstock plugin: write a plugin, try it, and bring it to a broker. Run it within the plugin's folder.
 
-  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send]
-      Makes the folder NAME with a plugin that works, fixtures for it, and a README.
+  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after]
+      Makes the folder NAME with a plugin that works, fixtures for it, and a README. persist-after is for Rust.
   penstock plugin build
       Builds NAME.wasm and says what it is.
   penstock plugin check [--against URL]
       Says whether a broker would take the component: this version, or with --against also the one at URL.
   penstock plugin test
       Runs the component on fixtures/*.json under the limits of production.
+  penstock plugin bench [--calls N]
+      Says what a call and a message cost, alone and in batches, what a start costs, and how memory grows.
+  penstock plugin dev [--bind ID] [--no-bind]
+      Builds, tests and deploys, and does so again whenever a file of the folder changes, until it is interrupted.
   penstock plugin deploy [--bind ID] [--no-bind] [--canary PERCENT]
       Uploads the component, waits until the broker is ready for it, binds it as binding.toml says (or as ID, to all messages),
       and promotes it: for all channels, or with --canary for a share of them.
@@ -25,10 +29,12 @@ penstock plugin: write a plugin, try it, and bring it to a broker. Run it within
       Says what runs, what is bound, and what it costs. Outside of a plugin's folder: of all plugins.
   penstock plugin logs [BINDING] [--follow]
       Shows what the plugin logged.
+  penstock plugin dlq [list | replay ID... | drop ID...] [--bind ID] [--all] [--json]
+      Lists the messages that the binding could not do, hands some or all of them out once more, or forgets them.
 
-check, test and deploy build first when the sources are newer than the component. Options:
+check, test, bench and deploy build first when the sources are newer than the component. Options:
   --dir DIR          the plugin's folder, if not this one
-  --component FILE   of check, test, deploy: this component, as it is, instead of the folder's
+  --component FILE   of check, test, bench, deploy: this component, as it is, instead of the folder's
   --server URL       the broker's HTTP API, http://127.0.0.1:5001 unless given
   --api-key KEY      its key; a node in development mode has none";
 
@@ -45,6 +51,10 @@ pub enum Action {
     Check,
     /// Run it on fixtures.
     Test,
+    /// Say what its calls cost.
+    Bench,
+    /// Build, test and deploy at every change.
+    Dev,
     /// Bring it to a broker.
     Deploy,
     /// Take the open rollout to all channels.
@@ -61,44 +71,58 @@ pub enum Action {
     Status,
     /// Show what it logged.
     Logs,
+    /// Look after messages that it could not do.
+    Letters,
 }
 
-/// One command: its name, whether a word may follow, and its own options.
+/// One command: its name, how many words may follow, and its own options.
 struct Known {
     name: &'static str,
     action: Action,
-    takes_word: bool,
+    words: usize,
     options: &'static [&'static str],
 }
 
 const fn known(
     name: &'static str,
     action: Action,
-    takes_word: bool,
+    words: usize,
     options: &'static [&'static str],
 ) -> Known {
     Known {
         name,
         action,
-        takes_word,
+        words,
         options,
     }
 }
 
 const COMMANDS: &[Known] = &[
-    known("new", Action::New, true, &["--lang", "--hook", "--dir"]),
-    known("build", Action::Build, false, &["--dir"]),
+    known("new", Action::New, 1, &["--lang", "--hook", "--dir"]),
+    known("build", Action::Build, 0, &["--dir"]),
     known(
         "check",
         Action::Check,
-        false,
+        0,
         &["--dir", "--component", "--against", "--api-key"],
     ),
-    known("test", Action::Test, false, &["--dir", "--component"]),
+    known("test", Action::Test, 0, &["--dir", "--component"]),
+    known(
+        "bench",
+        Action::Bench,
+        0,
+        &["--dir", "--component", "--calls"],
+    ),
+    known(
+        "dev",
+        Action::Dev,
+        0,
+        &["--dir", "--bind", "--no-bind", "--server", "--api-key"],
+    ),
     known(
         "deploy",
         Action::Deploy,
-        false,
+        0,
         &[
             "--dir",
             "--component",
@@ -109,22 +133,28 @@ const COMMANDS: &[Known] = &[
             "--api-key",
         ],
     ),
-    known("promote", Action::Promote, true, OF_A_SERVER),
-    known("rollback", Action::Rollback, true, OF_A_SERVER),
-    known("remove", Action::Remove, true, OF_A_SERVER),
-    known("bind", Action::Bind, true, OF_A_SERVER),
-    known("unbind", Action::Unbind, true, OF_A_SERVER),
+    known("promote", Action::Promote, 1, OF_A_SERVER),
+    known("rollback", Action::Rollback, 1, OF_A_SERVER),
+    known("remove", Action::Remove, 1, OF_A_SERVER),
+    known("bind", Action::Bind, 1, OF_A_SERVER),
+    known("unbind", Action::Unbind, 1, OF_A_SERVER),
     known(
         "status",
         Action::Status,
-        true,
+        1,
         &["--dir", "--server", "--api-key", "--json"],
     ),
     known(
         "logs",
         Action::Logs,
-        true,
+        1,
         &["--dir", "--server", "--api-key", "--follow"],
+    ),
+    known(
+        "dlq",
+        Action::Letters,
+        usize::MAX,
+        &["--dir", "--bind", "--all", "--json", "--server", "--api-key"],
     ),
 ];
 
@@ -136,8 +166,10 @@ pub(crate) const SERVER: &str = "http://127.0.0.1:5001";
 /// What was said besides the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The word after the command: a name or an id.
+    /// The word after the command: a name, an id, or what is to be done.
     pub word: Option<String>,
+    /// The words after that one: ids.
+    pub more: Vec<String>,
     /// The plugin's folder.
     pub folder: Option<PathBuf>,
     /// The component, instead of the folder's.
@@ -162,6 +194,10 @@ pub struct Options {
     pub json: bool,
     /// Whether new lines are waited for.
     pub follow: bool,
+    /// Whether all are meant.
+    pub all: bool,
+    /// Calls that are measured.
+    pub calls: Option<u32>,
 }
 
 /// What was asked.
@@ -206,6 +242,9 @@ pub enum Error {
     /// Not a share.
     #[error("--canary {0}: a whole number from 0 to 100, per cent of the channels")]
     Canary(String),
+    /// Not a number of calls.
+    #[error("--calls {0}: a whole number from 1")]
+    Calls(String),
 }
 
 impl Command {
@@ -229,13 +268,16 @@ impl Command {
         let mut options = Options::default();
         while let Some(word) = words.next() {
             if !word.starts_with("--") {
-                if !known.takes_word || options.word.is_some() {
+                if usize::from(options.word.is_some()) + options.more.len() >= known.words {
                     return Err(Error::Trailing {
                         command: known.name,
                         word,
                     });
                 }
-                options.word = Some(word);
+                match options.word {
+                    None => options.word = Some(word),
+                    Some(_) => options.more.push(word),
+                }
                 continue;
             }
             let (name, inline) = match word.split_once('=') {
@@ -269,6 +311,7 @@ impl Options {
             "--no-bind" => Some(&mut self.no_bind),
             "--json" => Some(&mut self.json),
             "--follow" => Some(&mut self.follow),
+            "--all" => Some(&mut self.all),
             _ => None,
         };
         if let Some(switch) = switch {
@@ -287,6 +330,10 @@ impl Options {
             "--hook" => self.hook = Some(value),
             "--against" => self.against = Some(value),
             "--bind" => self.bind = Some(value),
+            "--calls" => {
+                let calls = value.parse().ok().filter(|calls| *calls > 0);
+                self.calls = Some(calls.ok_or(Error::Calls(value))?);
+            }
             // The only one that is left.
             _ => {
                 let percent = value.parse().ok().filter(|percent| *percent <= 100);
@@ -326,6 +373,11 @@ mod tests {
         assert_eq!(deploy.options.canary, Some(5));
         assert_eq!(deploy.options.bind.as_deref(), Some("all"));
         assert_eq!(parse("").expect("a command").action, Action::Help);
+        let replay = parse("dlq replay 1-2-3 --bind all 1-2-4").expect("a command").options;
+        assert_eq!(
+            (replay.word.as_deref(), replay.more.join(" ")),
+            (Some("replay"), "1-2-3 1-2-4".to_owned())
+        );
     }
 
     #[test]
@@ -344,6 +396,7 @@ mod tests {
             parse("status --json=no"),
             Err(Error::NoValue("--json".to_owned()))
         );
+        assert_eq!(parse("bench --calls 0"), Err(Error::Calls("0".to_owned())));
         for share in ["101", "-1", "half"] {
             assert_eq!(
                 parse(&format!("deploy --canary {share}")),

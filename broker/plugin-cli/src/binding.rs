@@ -14,6 +14,9 @@ pub(crate) const BINDING: &str = "binding.toml";
 /// How long a call may take when neither binding nor manifest says so: what the broker gives it.
 const DEADLINE: Duration = Duration::from_millis(200);
 
+/// Attempts before a message is given up when the binding does not say so: what the broker makes.
+const ATTEMPTS_MAX: u32 = 10;
+
 /// A binding.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Binding {
@@ -80,16 +83,21 @@ impl Binding {
         self
     }
 
-    /// Whether a binding that the broker shows is this one. What is not said here is not compared, except for lists and tables
-    /// that are empty unless they are said.
+    /// Whether a binding that the broker shows is this one. What is not said here is what it is unless it is said; a field that
+    /// neither this command nor the file knows is not compared.
     pub(crate) fn is(&self, shown: &Value) -> bool {
-        let empty = [
-            ("grants", json!([])),
+        let usual = [
+            ("attempts_max", json!(ATTEMPTS_MAX)),
             ("config", json!({})),
-            ("selector", json!({})),
+            ("deadline_ms", json!(DEADLINE.as_millis() as u64)),
+            ("grants", json!([])),
+            ("on_error", json!("reject")),
             ("priority", json!(0)),
+            ("selector", json!({})),
         ];
-        let unsaid = empty.iter().filter(|(name, _)| !self.body.contains_key(*name));
+        let unsaid = usual
+            .iter()
+            .filter(|(name, _)| !self.body.contains_key(*name) && shown.get(name).is_some());
         let wanted = self.body.iter().map(|(name, value)| (name.as_str(), value));
         wanted
             .chain(unsaid.map(|(name, value)| (*name, value)))
@@ -212,6 +220,8 @@ mod tests {
             ("on_error = \"allow\"", "on_error = \"skip\""),
             ("on_error = \"allow\"", "grants = [\"http\"]"),
             ("on_error = \"allow\"", "priority = 3"),
+            // Taken out: the broker would refuse.
+            ("on_error = \"allow\"", ""),
         ] {
             let text = TEXT.replace(change.0, change.1);
             assert!(!Binding::parse(&text, &manifest())?.is(&shown()), "{text}");

@@ -3,7 +3,7 @@
 use crate::arguments::Options;
 use crate::embedded::{CONTRACT, File, SDK, SDK_WORKSPACE, TEMPLATES};
 use crate::folder::Language;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,12 @@ const CONTRACT_FOLDER: &str = "wit/v1";
 const VENDORED_CONTRACT: &str = "vendor/wit/v1";
 const VENDORED_SDK: &str = "vendor/penstock-plugin-sdk";
 
+/// Hooks that templates answer: the first unless it is said, which every language has.
+const HOOKS: [&str; 2] = [FIRST_HOOK, "persist-after"];
+const FIRST_HOOK: &str = "before-send";
+/// The folder of fixtures, which belong to one hook.
+const FIXTURES: &str = "fixtures/";
+
 /// Makes the folder.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let name = options
@@ -31,18 +37,19 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         .context("choose a language: --lang rust, javascript, python or c")?;
     let language = Language::of(language)
         .with_context(|| format!("--lang {language}: rust, javascript, python or c"))?;
-    if let Some(hook) = options.hook.as_deref().filter(|hook| *hook != "before-send") {
-        bail!(
-            "--hook {hook}: the templates answer before-send; the README of the Rust one says what a consumer changes"
-        );
-    }
+    let hook = options.hook.as_deref().unwrap_or(FIRST_HOOK);
+    ensure!(
+        HOOKS.contains(&hook),
+        "--hook {hook}: the templates answer {}",
+        HOOKS.join(" or ")
+    );
     let folder = options.folder.clone().unwrap_or_default().join(name);
     ensure!(
         !folder.exists(),
         "{} is there already: choose another name, or remove it",
         folder.display()
     );
-    let files = files(name, language)?;
+    let files = files(name, language, hook)?;
     for (path, text) in &files {
         write(&folder.join(path), text)?;
     }
@@ -69,15 +76,37 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Files of a table below a folder, with their paths within it.
+fn below(files: &'static [File], folder: &str) -> Vec<(&'static str, &'static str)> {
+    files
+        .iter()
+        .filter_map(|file| Some((file.path.strip_prefix(folder)?, file.text)))
+        .collect()
+}
+
+/// The template: that of the language, and for another hook what is different for it.
+fn template(language: Language, hook: &str) -> Result<Vec<(&'static str, &'static str)>> {
+    let mut files = below(TEMPLATES, &format!("{}/", language.name()));
+    ensure!(
+        !files.is_empty(),
+        "this build has no template for {}",
+        language.name()
+    );
+    if hook != FIRST_HOOK {
+        let other = below(TEMPLATES, &format!("{}-{hook}/", language.name()));
+        ensure!(
+            !other.is_empty(),
+            "--hook {hook}: there is a template for it in Rust: --lang rust"
+        );
+        files.retain(|(path, _)| !path.starts_with(FIXTURES) && !other.iter().any(|(new, _)| new == path));
+        files.extend(other);
+    }
+    Ok(files)
+}
+
 /// Every file of a new plugin, with its path within the folder.
-fn files(name: &str, language: Language) -> Result<Vec<(PathBuf, String)>> {
-    let below = |files: &'static [File], prefix: &str| -> Vec<(&'static str, &'static str)> {
-        files
-            .iter()
-            .filter_map(|file| Some((file.path.strip_prefix(prefix)?, file.text)))
-            .collect()
-    };
-    let mut files: Vec<(PathBuf, String)> = below(TEMPLATES, &format!("{}/", language.name()))
+fn files(name: &str, language: Language, hook: &str) -> Result<Vec<(PathBuf, String)>> {
+    let mut files: Vec<(PathBuf, String)> = template(language, hook)?
         .into_iter()
         .map(|(path, text)| {
             (
@@ -86,11 +115,6 @@ fn files(name: &str, language: Language) -> Result<Vec<(PathBuf, String)>> {
             )
         })
         .collect();
-    ensure!(
-        !files.is_empty(),
-        "this build has no template for {}",
-        language.name()
-    );
     let contract = if language == Language::Rust {
         for (path, text) in below(SDK, "") {
             let text = if path == "Cargo.toml" {
@@ -224,14 +248,39 @@ mod tests {
     }
 
     #[test]
+    fn another_hook_has_its_own_source_and_fixtures() -> Result<()> {
+        let paths = |hook: &str| -> Result<Vec<String>> {
+            let files = files("shout", Language::Rust, hook)?;
+            Ok(files.into_iter().map(|(path, _)| path.display().to_string()).collect())
+        };
+        let (filter, consumer) = (paths("before-send")?, paths("persist-after")?);
+        for shared in ["Cargo.toml", "src/lib.rs", "plugin.toml"] {
+            for paths in [&filter, &consumer] {
+                assert_eq!(paths.iter().filter(|path| *path == shared).count(), 1, "{shared}");
+            }
+        }
+        let fixtures = |paths: &[String]| -> Vec<String> {
+            paths.iter().filter(|path| path.starts_with(FIXTURES)).cloned().collect()
+        };
+        assert_eq!(fixtures(&consumer), ["fixtures/tags.json"]);
+        assert!(!fixtures(&filter).contains(&"fixtures/tags.json".to_owned()));
+        Ok(())
+    }
+
+    #[test]
     fn nothing_is_left_to_fill_in() -> Result<()> {
         for language in LANGUAGES {
-            for (path, text) in files("shout", Language::of(language).expect("a language"))? {
-                let path = path.display().to_string();
-                assert!(
-                    !text.contains("{{name") && !path.ends_with(ENDING),
-                    "{language}: {path}"
-                );
+            let language = Language::of(language).expect("a language");
+            for hook in HOOKS {
+                // Not every language has every hook.
+                let Ok(files) = files("shout", language, hook) else {
+                    assert!(hook != FIRST_HOOK && language != Language::Rust);
+                    continue;
+                };
+                for (path, text) in files {
+                    let path = path.display().to_string();
+                    assert!(!text.contains("{{name") && !path.ends_with(ENDING), "{path}");
+                }
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::api::{Api, check_name};
 use crate::arguments::Options;
-use crate::binding::Binding;
+use crate::binding::{BINDING, Binding};
 use crate::{build, check};
 use anyhow::{Context as _, Result, bail};
 use penstock_plugin_host::{Manifest, inspect};
@@ -51,11 +51,17 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         put(&api, binding, out)?;
     }
     if let Some(percent) = options.canary.filter(|_| !runs_already) {
-        api.post(&deployment.path("canary"), &json!({ "percent": percent }))?;
-        writeln!(
-            out,
-            "canary     {percent} % of the channels. Watch it with `penstock plugin status`; then `penstock plugin promote` or `rollback`"
-        )?;
+        deployment.give_a_share(percent, out)?;
+        if let (Some(binding), Some(known)) = (&binding, &known)
+            && !binding.is(known)
+        {
+            writeln!(
+                out,
+                "kept       the binding {} as it is: {BINDING} says something else, which would be for the version before too. After \
+                 `penstock plugin promote`, `penstock plugin bind` takes it over",
+                binding.id
+            )?;
+        }
         return Ok(());
     }
     if !runs_already {
@@ -67,7 +73,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         )?;
     }
     match (&binding, &known) {
-        (Some(binding), Some(known)) if !binding.is(known) => put(&api, binding, out)?,
+        // Always: what was taken out of the file is nowhere to be compared. One that is the same changes nothing.
+        (Some(binding), Some(_)) => put(&api, binding, out)?,
         (None, _) => deployment.say_what_is_bound(out)?,
         _ => {}
     }
@@ -165,6 +172,16 @@ impl Deployment<'_> {
             }
             thread::sleep(POLL);
         }
+    }
+
+    fn give_a_share(&self, percent: u8, out: &mut dyn Write) -> Result<()> {
+        self.api
+            .post(&self.path("canary"), &json!({ "percent": percent }))?;
+        writeln!(
+            out,
+            "canary     {percent} % of the channels. Watch it with `penstock plugin status`; then `penstock plugin promote` or `rollback`"
+        )?;
+        Ok(())
     }
 
     fn say_what_is_bound(&self, out: &mut dyn Write) -> Result<()> {

@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use penstock_plugin_host::Manifest;
 use serde::Deserialize;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,6 +25,17 @@ const NOT_SOURCES: [&str; 8] = [
     "target",
     "venv",
 ];
+
+/// What builds make.
+const MADE: [&str; 6] = [
+    "Cargo.lock",
+    "__pycache__",
+    "build",
+    "node_modules",
+    "target",
+    "venv",
+];
+const MADE_ENDINGS: [&str; 2] = [".wasm", ".partial"];
 
 /// The languages that plugins are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -72,6 +84,10 @@ pub(crate) struct Recipe {
     pub(crate) component: Option<PathBuf>,
     /// The world of a core module that does not say it.
     pub(crate) world: Option<String>,
+    /// Files that pin the tools of the build: one folder on the machine for all plugins with the same ones, which the steps
+    /// name as `{tools}` and fill.
+    #[serde(default)]
+    pub(crate) tools: Vec<PathBuf>,
     /// What is done, in order.
     #[serde(default)]
     pub(crate) step: Vec<Step>,
@@ -89,7 +105,7 @@ pub(crate) struct Step {
     /// The line that installs them.
     pub(crate) install: Option<String>,
     /// The step is left out when this file is there, and newer than `newer_than`.
-    pub(crate) unless: Option<PathBuf>,
+    pub(crate) unless: Option<String>,
     /// What `unless` is compared with.
     #[serde(default)]
     pub(crate) newer_than: Vec<PathBuf>,
@@ -146,8 +162,86 @@ impl Folder {
         let Ok(built) = modified(&component) else {
             return Ok(true);
         };
-        newer_below(&self.path, built, &component)
+        Ok(newer_below(&self.path, built, &component)? || self.newer_elsewhere(built, &component)?)
     }
+
+    /// Whether something outside of the folder that its recipe or its `Cargo.toml` names is newer.
+    fn newer_elsewhere(&self, built: SystemTime, component: &Path) -> Result<bool> {
+        for path in self.elsewhere()? {
+            let path = self.path.join(path);
+            let newer = match fs::metadata(&path) {
+                // The build itself says what it misses.
+                Err(_) => false,
+                Ok(metadata) if metadata.is_dir() => newer_below(&path, built, component)?,
+                Ok(_) => modified(&path)? > built,
+            };
+            if newer {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Paths that lead out of the folder, in the words of the steps and in the dependencies of a crate.
+    fn elsewhere(&self) -> Result<Vec<PathBuf>> {
+        let words = self.recipe.step.iter().flat_map(|step| &step.run);
+        let tools = self.recipe.tools.iter().filter_map(|path| path.to_str());
+        let mut found: Vec<PathBuf> = words
+            .map(String::as_str)
+            .chain(tools)
+            // Also behind an option, as in `-I../include`.
+            .filter_map(|word| word.find("../").map(|at| PathBuf::from(&word[at..])))
+            .collect();
+        if self.recipe.language == Language::Rust {
+            let path = self.path.join("Cargo.toml");
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let crate_of: toml::Table = toml::from_str(&text).with_context(|| path.display().to_string())?;
+            let dependencies = crate_of.get("dependencies").and_then(toml::Value::as_table);
+            let paths = dependencies
+                .into_iter()
+                .flat_map(toml::Table::values)
+                .filter_map(|dependency| dependency.get("path")?.as_str());
+            found.extend(paths.filter(|path| path.starts_with("..")).map(PathBuf::from));
+        }
+        Ok(found)
+    }
+
+    /// A number that is another one when a file of the folder is.
+    pub(crate) fn print(&self) -> Result<u64> {
+        print(&self.path)
+    }
+}
+
+/// A number that is another one when a file of this folder is: sources, fixtures, binding, but nothing that a build makes.
+pub(crate) fn print(folder: &Path) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    print_below(folder, &mut hasher)?;
+    Ok(hasher.finish())
+}
+
+fn print_below(folder: &Path, hasher: &mut DefaultHasher) -> Result<()> {
+    let listing = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut paths = Vec::new();
+    for entry in listing {
+        paths.push(entry.with_context(|| folder.display().to_string())?.path());
+    }
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let made = MADE.contains(&&*name) || MADE_ENDINGS.iter().any(|ending| name.ends_with(ending));
+        if name.starts_with('.') || made {
+            continue;
+        }
+        name.hash(hasher);
+        if path.is_dir() {
+            print_below(&path, hasher)?;
+        } else {
+            fs::read(&path)
+                .with_context(|| path.display().to_string())?
+                .hash(hasher);
+        }
+    }
+    Ok(())
 }
 
 /// `build.toml`; without one, a `Cargo.toml` says that it is a crate.
@@ -158,6 +252,7 @@ fn recipe(folder: &Path) -> Result<Recipe> {
             language: Language::Rust,
             component: None,
             world: None,
+            tools: Vec::new(),
             step: Vec::new(),
         });
     }
@@ -243,6 +338,50 @@ mod tests {
         assert!(!folder.is_stale()?);
         later(&made.path().join("src/lib.rs"))?;
         assert!(folder.is_stale()?);
+        Ok(())
+    }
+
+    #[test]
+    fn a_component_is_stale_when_something_that_it_shares_is_newer() -> Result<()> {
+        let made = tempfile::tempdir()?;
+        let (plugin, shared) = (made.path().join("plugin"), made.path().join("shared"));
+        for folder in [&plugin, &shared] {
+            fs::create_dir(folder)?;
+        }
+        fs::write(plugin.join(MANIFEST), TOML)?;
+        fs::write(
+            plugin.join(RECIPE),
+            "language = \"c\"\ncomponent = \"a\"\n[[step]]\nrun = [\"clang\", \"-I../shared\"]\n",
+        )?;
+        let folder = Folder::open(&options(&plugin))?;
+        fs::write(folder.component_path(), "")?;
+        assert!(!folder.is_stale()?);
+        let header = fs::File::create(shared.join("a.h"))?;
+        header.set_modified(modified(&folder.component_path())? + Duration::from_secs(5))?;
+        assert!(folder.is_stale()?);
+        fs::write(plugin.join("Cargo.toml"), "[dependencies]\na = { path = \"../shared\" }\nb = \"1\"\n")?;
+        fs::write(plugin.join(RECIPE), "language = \"rust\"\n")?;
+        let folder = Folder::open(&options(&plugin))?;
+        assert_eq!(folder.elsewhere()?, [Path::new("../shared")]);
+        Ok(())
+    }
+
+    #[test]
+    fn the_print_is_of_what_people_write() -> Result<()> {
+        let made = tempfile::tempdir()?;
+        let write = |name: &str, text: &str| fs::write(made.path().join(name), text);
+        fs::create_dir(made.path().join("src"))?;
+        write("src/plugin.c", "1")?;
+        let first = print(made.path())?;
+        for name in ["a.wasm", "a.partial", "Cargo.lock", ".hidden"] {
+            write(name, "made")?;
+        }
+        write("src/plugin.c", "1")?;
+        assert_eq!(print(made.path())?, first);
+        write("src/plugin.c", "2")?;
+        let second = print(made.path())?;
+        write("binding.toml", "")?;
+        assert!(first != second && print(made.path())? != second);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! A plugin host of this process, for one component that its author tries.
 
+use crate::cache;
 use anyhow::Result;
 use penstock_plugin_host::{Host, HostConfig};
 use std::fs;
@@ -16,12 +17,9 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// Starts one. What it compiles is kept in the home folder, where nobody but the author writes: a folder that came from
-    /// elsewhere may hold code that only looks compiled.
+    /// Starts one. What it compiles is kept on this machine.
     pub(crate) fn start() -> Result<Local> {
-        let home = std::env::home_dir().map(|home| home.join(".cache/penstock/plugins"));
-        let home = home.filter(|folder| fs::create_dir_all(folder).is_ok());
-        let (cache, folder) = match home {
+        let (cache, folder) = match cache::folder("plugins") {
             Some(cache) => {
                 tidy(&cache);
                 (cache, None)

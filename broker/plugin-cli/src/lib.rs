@@ -12,12 +12,15 @@ mod api;
 mod arguments;
 mod binding;
 mod build;
+mod cache;
 mod check;
 mod create;
 mod deploy;
+mod dev;
 mod embedded;
 mod folder;
 mod host;
+mod letters;
 mod operate;
 mod status;
 mod trial;
@@ -39,6 +42,8 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<()> {
         Action::Build => build::run(options, out),
         Action::Check => check::run(options, out),
         Action::Test => trial::run(options, out),
+        Action::Bench => trial::bench(options, out),
+        Action::Dev => dev::run(options, out),
         Action::Deploy => deploy::run(options, out),
         Action::Promote => operate::promote(options, out),
         Action::Rollback => operate::rollback(options, out),
@@ -47,5 +52,6 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<()> {
         Action::Unbind => operate::unbind(options, out),
         Action::Status => status::status(options, out),
         Action::Logs => status::logs(options, out),
+        Action::Letters => letters::run(options, out),
     }
 }

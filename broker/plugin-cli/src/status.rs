@@ -256,7 +256,7 @@ fn fresh(answer: &Value, id: &str, seen: &mut BTreeSet<(String, String, u64)>) -
 
 /// Milliseconds since 1970 as date and time in UTC. Days are counted from March, so that a leap day is the last of its year
 /// (Hinnant: chrono-compatible low-level date algorithms).
-fn moment(ms: u64) -> String {
+pub(crate) fn moment(ms: u64) -> String {
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);

@@ -18,7 +18,7 @@ pub use browser::Browser;
 pub use client::Client;
 pub use http::{Response, delete, exchange, get, get_unless, post, post_with_key, put, upload};
 pub use node::{Node, binary, first_line};
-pub use plugins::{authors_target, bind, component, deploy, propose, until_ready};
+pub use plugins::{bind, component, deploy, propose, target_folder, until_ready};
 pub use raw::{BINARY, CLOSE, Ending, PING, PONG, Raw, TEXT, masked};
 pub use vitals::{MIB, Vitals, still_serves, until};
 

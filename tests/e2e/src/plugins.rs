@@ -12,21 +12,19 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// When it is not built.
 pub fn component(name: &str) -> Result<Vec<u8>> {
-    let binary = binary()?;
-    let target = binary.ancestors().nth(2).context("the target folder")?;
-    let path = target.join("plugins").join(format!("{name}.wasm"));
+    let path = target_folder()?.join("plugins").join(format!("{name}.wasm"));
     fs::read(&path).with_context(|| format!("{}: build it first: cargo xtask plugins", path.display()))
 }
 
-/// Where cargo puts what the plugins of the tests' authors are made of: one folder for all, so that the standard library is
-/// compiled for them once.
+/// Where cargo puts what it builds. The plugins of the tests' authors go there too, because the standard library was compiled
+/// there for those of the repository.
 ///
 /// # Errors
 /// When the binary is not built.
-pub fn authors_target() -> Result<PathBuf> {
+pub fn target_folder() -> Result<PathBuf> {
     let binary = binary()?;
     let target = binary.ancestors().nth(2).context("the target folder")?;
-    Ok(target.join("plugin-authors"))
+    Ok(target.to_owned())
 }
 
 /// Uploads a component and proposes it. The answer of the proposal.

@@ -11,6 +11,8 @@ pub mod json_rpc;
 pub mod mutate;
 pub mod node;
 pub mod peer;
+pub mod plugin_admission;
+pub mod plugin_frame;
 pub mod rpc;
 pub mod store_recovery;
 pub mod websocket;
@@ -54,6 +56,18 @@ pub const TARGETS: &[Target] = &[
         run: json_rpc::run,
         seeds: json_rpc::seeds,
         mutations: 1_000,
+    },
+    Target {
+        name: "plugin_admission",
+        run: plugin_admission::run,
+        seeds: plugin_admission::seeds,
+        mutations: 3_000,
+    },
+    Target {
+        name: "plugin_frame",
+        run: plugin_frame::run,
+        seeds: plugin_frame::seeds,
+        mutations: 20_000,
     },
     Target {
         name: "store_recovery",

@@ -66,6 +66,16 @@ fn json_rpc() {
 }
 
 #[test]
+fn plugin_admission() {
+    replay("plugin_admission");
+}
+
+#[test]
+fn plugin_frame() {
+    replay("plugin_frame");
+}
+
+#[test]
 fn store_recovery() {
     replay("store_recovery");
 }

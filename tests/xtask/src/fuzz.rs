@@ -19,6 +19,8 @@ const TARGETS: &[&str] = &[
     "fsm_apply",
     "http_body",
     "json_rpc",
+    "plugin_admission",
+    "plugin_frame",
     "store_recovery",
     "websocket",
     "wkproto",

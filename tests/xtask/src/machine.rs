@@ -1,7 +1,7 @@
 //! What the machine must have, what it lacks, and how it gets it.
 
-use crate::plugins;
 use crate::process::{exists, output, program, root, succeed};
+use crate::toolchain::{DEBIAN_PACKAGES, TARGET, Toolchain};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ const TO_BUILD: &[Need] = &[
 ];
 
 /// What the end-to-end tests take besides: the JavaScript SDK's runtime, a browser for the demo page, texts in two scripts to
-/// send, and a compiler of plugins in C.
+/// send, and what builds plugins in JavaScript, Python and C.
 const TO_TEST: &[Need] = &[
     Need {
         what: "Node.js 18 or newer with npm",
@@ -77,6 +77,12 @@ const TO_TEST: &[Need] = &[
         brew: &[],
     },
     Need {
+        what: "Python 3.10 or newer with venv",
+        present: has_python,
+        apt: &["python3", "python3-venv"],
+        brew: &["python"],
+    },
+    Need {
         what: "clang and wasm-ld",
         present: || exists("clang") && exists("wasm-ld"),
         apt: &["clang", "lld"],
@@ -88,8 +94,8 @@ const TO_TEST: &[Need] = &[
 /// standard library and a linker of its LLVM's version.
 const TO_BUILD_PLUGINS: &[Need] = &[Need {
     what: "a Rust that compiles to WebAssembly",
-    present: || plugins::Toolchain::find().is_some(),
-    apt: &["rustc-web", "cargo-web", "rust-web-src", "lld-22"],
+    present: compiles_plugins,
+    apt: &DEBIAN_PACKAGES,
     brew: &[],
 }];
 
@@ -101,16 +107,16 @@ pub(crate) fn ready_to_build(deadline: Instant) -> Result<(), String> {
 /// Makes the machine able to compile plugins. Where there is rustup, the target is added to its Rust; where that cannot be,
 /// and there is nothing to add it to, Debian's packages do.
 pub(crate) fn ready_for_plugins(deadline: Instant) -> Result<(), String> {
-    if plugins::Toolchain::find().is_none() && exists("rustup") {
-        let added = succeed(program("rustup", &["target", "add", plugins::TARGET]), deadline);
+    if !compiles_plugins() && exists("rustup") {
+        let added = succeed(program("rustup", &["target", "add", TARGET]), deadline);
         if let Err(why) = added {
             println!("{why}");
         }
     }
-    if cfg!(target_os = "macos") && plugins::Toolchain::find().is_none() {
+    if cfg!(target_os = "macos") && !compiles_plugins() {
         return Err(format!(
             "run this line and start again: rustup target add {}",
-            plugins::TARGET
+            TARGET
         ));
     }
     provide(&TO_BUILD_PLUGINS.iter().collect::<Vec<_>>(), deadline)
@@ -210,6 +216,10 @@ fn is_root() -> bool {
     output(program("id", &["-u"])).is_ok_and(|id| id.trim() == "0")
 }
 
+fn compiles_plugins() -> bool {
+    Toolchain::find(&root()).is_some()
+}
+
 fn has_compiler() -> bool {
     ["c++", "g++", "clang++"].into_iter().any(exists) && ["cc", "gcc", "clang"].into_iter().any(exists)
 }
@@ -259,6 +269,12 @@ fn has_node() -> bool {
 
 fn node_major(version: &str) -> Option<u32> {
     version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
+}
+
+/// Debian packages the part that makes environments on its own.
+fn has_python() -> bool {
+    let asks = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))";
+    output(program("python3", &["-c", asks])).is_ok()
 }
 
 /// The names by which `tests/e2e/browser.mjs` looks for it.

@@ -18,6 +18,9 @@ mod process;
 mod serve;
 mod stages;
 mod table;
+/// As the command `penstock plugin build` finds it.
+#[path = "../../../broker/plugin-cli/src/build/toolchain.rs"]
+mod toolchain;
 
 use std::process::ExitCode;
 

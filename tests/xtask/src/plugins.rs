@@ -1,18 +1,16 @@
 //! `cargo xtask plugins`: every plugin of the repository, from its source to a component.
 //!
-//! Plugins are linked for `wasm32-unknown-unknown`. A Rust of rustup has the standard library for it when the target was
-//! added; Debian packages one only in source, and its compiler builds it on the way. Which of the two is here
-//! ([`Toolchain::find`]) makes no difference to whoever asks for a plugin.
+//! [`Toolchain`] finds a Rust that compiles them. They are made components of by a small program of their own workspace: the
+//! node, which does the same for what is uploaded, is compiled much later.
 
 use crate::machine;
-use crate::process::{cargo, output, program, root, succeed, target_folder};
+use crate::process::{cargo, root, succeed, target_folder};
+use crate::toolchain::{TARGET, Toolchain};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What plugins are compiled for.
-pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 /// The workspace of the plugins, from the root of the repository.
 const MANIFEST: &str = "plugins/Cargo.toml";
 /// How deep below `plugins/` a plugin may stand.
@@ -20,74 +18,21 @@ const DEPTH_MAX: usize = 3;
 /// Longest time for setting the machine up and for building everything.
 const BUILD_LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Where Debian puts its own Rust, which a Rust of rustup hides in the path.
-const DEBIAN_CARGO: &str = "/usr/bin/cargo";
-const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
-
-/// A Rust that can compile plugins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Toolchain {
-    /// The one that runs this program: the target was added to it.
-    Here,
-    /// Debian's, which compiles the standard library from source and links with this program.
-    Debian { linker: String },
-}
-
-impl Toolchain {
-    /// The one to use, when there is one.
-    pub(crate) fn find() -> Option<Self> {
-        if library(&sysroot("rustc")?, &format!("{TARGET}/lib")) {
-            return Some(Self::Here);
-        }
-        let linker = linker(&output(program(DEBIAN_RUSTC, &["-vV"])).ok()?)?;
-        let can_build =
-            library(&sysroot(DEBIAN_RUSTC)?, "src/rust/library") && Path::new(DEBIAN_CARGO).is_file();
-        (can_build && crate::process::exists(&linker)).then_some(Self::Debian { linker })
-    }
-
-    /// `cargo build` for plugins.
-    fn build(&self) -> Command {
-        let fixed = [
-            "build",
-            "--manifest-path",
-            MANIFEST,
-            "--release",
-            "--locked",
-            "--target",
-            TARGET,
-        ];
-        match self {
-            Self::Here => cargo(&fixed),
-            Self::Debian { linker } => {
-                let mut command = program(DEBIAN_CARGO, &fixed);
-                command
-                    .args(["-Z", "build-std=std,panic_abort"])
-                    .env("RUSTC", DEBIAN_RUSTC)
-                    // Building the standard library is for nightly compilers, unless a stable one is told to be one.
-                    .env("RUSTC_BOOTSTRAP", "1")
-                    .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker)
-                    .env_remove("CARGO");
-                command
-            }
-        }
-    }
-}
-
-/// The linker of the LLVM that this compiler was made with: one of another version does not know its objects.
-fn linker(verbose_version: &str) -> Option<String> {
-    let version = verbose_version
-        .lines()
-        .find_map(|line| line.strip_prefix("LLVM version: "))?;
-    Some(format!("wasm-ld-{}", version.split('.').next()?))
-}
-
-fn sysroot(rustc: &str) -> Option<PathBuf> {
-    let path = output(program(rustc, &["--print", "sysroot"])).ok()?;
-    Some(PathBuf::from(path.trim()))
-}
-
-fn library(sysroot: &Path, below: &str) -> bool {
-    sysroot.join("lib/rustlib").join(below).is_dir()
+/// `cargo build` for plugins.
+fn compile(toolchain: &Toolchain) -> Command {
+    // Its own settings, and nothing of the cargo that runs this program, where it is another one.
+    let usual = cargo(&[]);
+    let mut command = toolchain.cargo(usual);
+    command.current_dir(root()).env("CARGO_TARGET_DIR", target_folder()).args([
+        "build",
+        "--manifest-path",
+        MANIFEST,
+        "--release",
+        "--locked",
+        "--target",
+        TARGET,
+    ]);
+    command
 }
 
 /// A plugin of this repository.
@@ -147,10 +92,10 @@ pub(crate) fn stage(deadline: Instant) -> Result<(), String> {
 
 /// Builds every plugin and returns their components. Only what has changed is compiled and written again.
 pub(crate) fn build(deadline: Instant) -> Result<Vec<PathBuf>, String> {
-    let toolchain = Toolchain::find().ok_or("no Rust here can compile plugins: run `cargo xtask plugins`")?;
+    let toolchain = Toolchain::find(&root()).ok_or("no Rust here can compile plugins: run `cargo xtask plugins`")?;
     let mut plugins = Vec::new();
     find(&root().join("plugins"), 0, &mut plugins)?;
-    let mut compile = toolchain.build();
+    let mut compile = compile(&toolchain);
     for plugin in &plugins {
         compile.args(["-p", &plugin.package]);
     }
@@ -201,13 +146,6 @@ fn name(manifest: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_linker_is_of_the_compilers_llvm() {
-        let version = "rustc 1.96.0\nhost: x86_64-unknown-linux-gnu\nLLVM version: 22.1.3\n";
-        assert_eq!(linker(version), Some("wasm-ld-22".to_owned()));
-        assert_eq!(linker("rustc 1.96.0\n"), None);
-    }
 
     #[test]
     fn a_name_is_read_and_nothing_like_one() {

@@ -263,6 +263,10 @@ impl Group {
         self.next_tick = now.after(self.config.limits.raft_tick);
         self.draw_election_timeout();
         if !self.is_installing() {
+            if self.role() == StateRole::Follower && self.is_sole_voter() {
+                // There is nobody to wait for. When Raft will not yet, the tick brings it there in its time.
+                let _not_yet = self.raft.campaign();
+            }
             self.raft.tick();
         }
         if matches!(self.role(), StateRole::Candidate | StateRole::PreCandidate)
@@ -341,6 +345,11 @@ impl Group {
     #[must_use]
     pub fn slots(&self) -> &[SlotId] {
         &self.config.slots
+    }
+
+    /// Whether nobody else could lead.
+    fn is_sole_voter(&self) -> bool {
+        self.applied.voters == [u64::from(self.config.node.0)]
     }
 
     pub(super) fn role(&self) -> StateRole {

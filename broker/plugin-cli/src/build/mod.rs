@@ -3,6 +3,8 @@
 mod rust;
 mod section;
 mod steps;
+mod toolchain;
+mod tools;
 mod world;
 
 use crate::arguments::Options;

@@ -1,33 +1,27 @@
 //! Crates, built for WebAssembly with what the machine has.
 
 use super::is_there;
+use super::toolchain::{DEBIAN_PACKAGES, TARGET, Toolchain};
+use crate::cache;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What plugins are built for: nothing of a system.
-const TARGET: &str = "wasm32-unknown-unknown";
-
-/// Where Debian puts its own Rust, which a Rust of rustup hides in the path.
-const DEBIAN_CARGO: &str = "/usr/bin/cargo";
-const DEBIAN_COMPILER: &str = "/usr/bin/rustc";
-/// Its packages for the web: the compiler, the sources of the standard library, and a linker of the same LLVM.
-const DEBIAN_PACKAGES: &str = "rustc-web cargo-web rust-web-src lld-22";
-
-/// A Rust that can compile plugins.
-#[derive(Debug, PartialEq, Eq)]
-enum Toolchain {
-    /// The usual one: the target was added to it.
-    Installed,
-    /// Debian's, which compiles the standard library from source and links with this program.
-    Debian { linker: String },
-}
+/// Where cargo puts what it makes, when it was told.
+const TARGET_FOLDER: &str = "CARGO_TARGET_DIR";
 
 /// Builds the crate in this folder and gives the path of its module.
 pub(super) fn build(folder: &Path) -> Result<PathBuf> {
     let toolchain = toolchain(folder)?;
-    let mut cargo = command(&toolchain);
+    let mut cargo = toolchain.cargo(Command::new("cargo"));
+    // The standard library takes minutes to compile: once on a machine is enough.
+    if toolchain != Toolchain::Usual
+        && std::env::var_os(TARGET_FOLDER).is_none()
+        && let Some(shared) = cache::folder("rust")
+    {
+        cargo.env(TARGET_FOLDER, shared);
+    }
     cargo
         .args([
             "build",
@@ -50,69 +44,18 @@ pub(super) fn build(folder: &Path) -> Result<PathBuf> {
     module(&String::from_utf8_lossy(&output.stdout))
 }
 
-fn command(toolchain: &Toolchain) -> Command {
-    match toolchain {
-        Toolchain::Installed => Command::new("cargo"),
-        Toolchain::Debian { linker } => {
-            let mut cargo = Command::new(DEBIAN_CARGO);
-            cargo
-                .args(["-Z", "build-std=std,panic_abort"])
-                .env("RUSTC", DEBIAN_COMPILER)
-                // Building the standard library is for nightly compilers, unless a stable one is told to be one.
-                .env("RUSTC_BOOTSTRAP", "1")
-                .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker)
-                .env_remove("CARGO")
-                .env_remove("RUSTUP_TOOLCHAIN");
-            cargo
-        }
-    }
-}
-
 fn toolchain(folder: &Path) -> Result<Toolchain> {
-    if library("rustc", folder, &format!("{TARGET}/lib")) {
-        return Ok(Toolchain::Installed);
-    }
-    let linker = said(DEBIAN_COMPILER, folder, &["-vV"]).and_then(|version| linker(&version));
-    if let Some(linker) = linker
-        && library(DEBIAN_COMPILER, folder, "src/rust/library")
-        && Path::new(DEBIAN_CARGO).is_file()
-        && is_there(&linker)
-    {
-        return Ok(Toolchain::Debian { linker });
+    if let Some(toolchain) = Toolchain::find(folder) {
+        return Ok(toolchain);
     }
     let how = if is_there("rustup") {
         format!("rustup target add {TARGET}")
     } else if is_there("apt-get") {
-        format!("sudo apt-get install {DEBIAN_PACKAGES}")
+        format!("sudo apt-get install {}", DEBIAN_PACKAGES.join(" "))
     } else {
         format!("install Rust from https://rustup.rs, then: rustup target add {TARGET}")
     };
     bail!("Rust cannot build for WebAssembly here. Install what it lacks: {how}")
-}
-
-/// Whether a compiler has this part below the libraries of its toolchain.
-fn library(compiler: &str, folder: &Path, below: &str) -> bool {
-    let sysroot = said(compiler, folder, &["--print", "sysroot"]);
-    sysroot.is_some_and(|sysroot| Path::new(sysroot.trim()).join("lib/rustlib").join(below).is_dir())
-}
-
-/// The linker of the LLVM that a compiler was made with: one of another version does not know its objects.
-fn linker(verbose_version: &str) -> Option<String> {
-    let version = verbose_version
-        .lines()
-        .find_map(|line| line.strip_prefix("LLVM version: "))?;
-    Some(format!("wasm-ld-{}", version.split('.').next()?))
-}
-
-/// What a program answers, if it is there.
-fn said(program: &str, folder: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .ok()?;
-    let text = output.status.success().then_some(output.stdout)?;
-    String::from_utf8(text).ok()
 }
 
 /// The module among the messages of cargo: what the last crate left, which is the one of the folder.
@@ -131,13 +74,6 @@ fn module(messages: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_linker_is_of_the_compilers_llvm() {
-        let version = "rustc 1.96.0\nhost: x86_64-unknown-linux-gnu\nLLVM version: 22.1.3\n";
-        assert_eq!(linker(version), Some("wasm-ld-22".to_owned()));
-        assert_eq!(linker("rustc 1.96.0\n"), None);
-    }
 
     #[test]
     fn the_module_is_the_last_that_cargo_names() -> Result<()> {

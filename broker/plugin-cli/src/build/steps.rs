@@ -1,6 +1,7 @@
 //! The steps of a `build.toml`, one program after the other, no shell between.
 
 use super::is_there;
+use super::tools::Tools;
 use crate::folder::{Folder, Step, modified};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -17,9 +18,10 @@ pub(super) fn build(folder: &Folder) -> Result<PathBuf> {
             bail!("`{missing}` is needed to build, and not there{how}");
         }
     }
+    let tools = Tools::of(folder)?;
     for step in &folder.recipe.step {
-        if !is_done(&folder.path, step) {
-            run(&folder.path, step)?;
+        if !is_done(&folder.path, step, &tools) {
+            run(&folder.path, step, &tools)?;
         }
     }
     let component = folder
@@ -30,10 +32,11 @@ pub(super) fn build(folder: &Folder) -> Result<PathBuf> {
     Ok(folder.path.join(component))
 }
 
-fn run(folder: &Path, step: &Step) -> Result<()> {
-    let shown = step.run.join(" ");
-    let (program, arguments) = step.run.split_first().context("a step runs nothing")?;
-    // One with a path is the folder's own, wherever this command runs.
+fn run(folder: &Path, step: &Step, tools: &Tools) -> Result<()> {
+    let words: Vec<String> = step.run.iter().map(|word| tools.filled(word)).collect();
+    let shown = words.join(" ");
+    let (program, arguments) = words.split_first().context("a step runs nothing")?;
+    // One with a path is the folder's own, wherever this command runs, unless it is one of the tools.
     let program = if program.contains('/') {
         folder.canonicalize()?.join(program)
     } else {
@@ -55,11 +58,11 @@ fn run(folder: &Path, step: &Step) -> Result<()> {
 }
 
 /// Whether what a step makes is there, and newer than what it makes it of.
-fn is_done(folder: &Path, step: &Step) -> bool {
+fn is_done(folder: &Path, step: &Step, tools: &Tools) -> bool {
     let Some(made) = step
         .unless
         .as_ref()
-        .and_then(|path| modified(&folder.join(path)).ok())
+        .and_then(|path| modified(&folder.join(tools.filled(path))).ok())
     else {
         return false;
     };

@@ -1,9 +1,12 @@
 //! `penstock plugin test`: the component on fixtures, in the host and under the limits of production.
 
+mod bench;
 mod compare;
 mod fixtures;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use bench::run as bench;
 
 use crate::arguments::Options;
 use crate::binding::{Binding, deadline};
@@ -188,14 +191,8 @@ impl Bench<'_> {
         self.inspected.manifest.hooks.first().cloned().unwrap_or_default()
     }
 
-    /// Loads the component anew, so that no case sees what another one left, and asks it.
-    fn case(
-        &mut self,
-        hook: &str,
-        config: &Map<String, Value>,
-        messages: &[Given],
-        compare: Compare<'_>,
-    ) -> Result<Outcome> {
+    /// Loads the component as a version of its own.
+    fn load(&mut self, hook: &str, config: &Map<String, Value>) -> Result<Version> {
         self.cases += 1;
         let version = Version {
             binding: Arc::from("test"),
@@ -209,6 +206,18 @@ impl Bench<'_> {
             grants: self.inspected.manifest.capabilities.clone(),
             hook: hook.to_owned(),
         })?;
+        Ok(version)
+    }
+
+    /// Loads the component anew, so that no case sees what another one left, and asks it.
+    fn case(
+        &mut self,
+        hook: &str,
+        config: &Map<String, Value>,
+        messages: &[Given],
+        compare: Compare<'_>,
+    ) -> Result<Outcome> {
+        let version = self.load(hook, config)?;
         let outcome = self.asked(&version, hook, messages, compare);
         self.local.host.unload(&version);
         Ok(outcome)

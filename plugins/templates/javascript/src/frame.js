@@ -7,8 +7,52 @@ const LAYOUT = 1;
 const VERDICT_HEADER = 4;
 const VERDICT_WORDS = 10;
 
-const decoder = new TextDecoder();
-const encoder = new TextEncoder();
+/** Code units that one call makes a string of: the arguments of a call lie on a stack. */
+const CHUNK = 4096;
+
+/** The text of these bytes of UTF-8. What is none comes as U+FFFD. */
+export function decode(bytes) {
+  let units = "";
+  for (let at = 0; at < bytes.length; at += CHUNK) {
+    units += String.fromCharCode.apply(null, bytes.subarray(at, at + CHUNK));
+  }
+  if (!/[\x80-\xff]/.test(units)) {
+    return units;
+  }
+  try {
+    return decodeURIComponent(escape(units));
+  } catch {
+    return mended(bytes);
+  }
+}
+
+/** The bytes of a text in UTF-8. Half a surrogate pair becomes U+FFFD. */
+export function encode(text) {
+  const units = unescape(encodeURIComponent(text.toWellFormed()));
+  const bytes = new Uint8Array(units.length);
+  for (let at = 0; at < units.length; at += 1) {
+    bytes[at] = units.charCodeAt(at);
+  }
+  return bytes;
+}
+
+/** Decodes one character after the other: the engine has no TextDecoder. */
+function mended(bytes) {
+  let text = "";
+  for (let at = 0; at < bytes.length; ) {
+    const first = bytes[at];
+    const length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    const units = String.fromCharCode.apply(null, bytes.subarray(at, at + length));
+    try {
+      text += decodeURIComponent(escape(units));
+      at += length;
+    } catch {
+      text += "\ufffd";
+      at += 1;
+    }
+  }
+  return text;
+}
 
 /** A message that somebody wants to send. */
 export class Message {
@@ -23,7 +67,7 @@ export class Message {
   }
 
   get channelId() {
-    return decoder.decode(this.#bytes(0));
+    return decode(this.#bytes(0));
   }
 
   get channelKind() {
@@ -31,7 +75,7 @@ export class Message {
   }
 
   get sender() {
-    return decoder.decode(this.#bytes(3));
+    return decode(this.#bytes(3));
   }
 
   /** The bytes of the payload. They are good for this call only: copy what is kept. */
@@ -41,16 +85,16 @@ export class Message {
 
   /** The payload as a string. What is no UTF-8 comes as U+FFFD. */
   get text() {
-    return decoder.decode(this.#bytes(5));
+    return decode(this.#bytes(5));
   }
 
   get clientMessageNumber() {
-    return decoder.decode(this.#bytes(7));
+    return decode(this.#bytes(7));
   }
 
   /** The topic, empty for none. */
   get topic() {
-    return decoder.decode(this.#bytes(9));
+    return decode(this.#bytes(9));
   }
 
   /** Seconds until the message is no longer shown; 0 for ever. */
@@ -150,7 +194,7 @@ class Answer {
   }
 
   #field(word, value) {
-    const bytes = typeof value === "string" ? encoder.encode(value) : value;
+    const bytes = typeof value === "string" ? encode(value) : value;
     this.#index[word] = this.#length;
     this.#index[word + 1] = bytes.length;
     this.#fields.push(bytes);

@@ -48,6 +48,18 @@ fn a_command_is_committed_and_a_refused_one_changes_nothing() {
 }
 
 #[test]
+fn a_sole_voter_leads_at_its_first_tick() {
+    let mut world = World::new(1, 1, limits(), Faults::default());
+    let alone = NodeId(1);
+    world.run(20);
+    assert_eq!(world.leader(), Some(alone));
+    assert_eq!(world.commit(join(1)), Reply::Revision(1));
+    world.crash(alone, 5);
+    world.run(30);
+    assert_eq!(world.leader(), Some(alone));
+}
+
+#[test]
 fn a_follower_refuses_with_a_hint() {
     let mut world = three();
     let leader = world.elect();

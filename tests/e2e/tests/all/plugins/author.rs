@@ -1,84 +1,18 @@
 //! The way of an author: from `penstock plugin new` to messages that arrive as the plugin left them, and back.
 
+use super::desk::{Desk, rewritten};
 use super::{next_text, say};
 use crate::make_group;
-use anyhow::{Context, Result, ensure};
-use penstock_e2e::{Client, Node, Raw, authors_target, binary};
+use anyhow::{Context, Result};
+use penstock_e2e::{Client, Node, Raw};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
-
-/// A folder in which plugins are written.
-struct Desk {
-    folder: tempfile::TempDir,
-    server: String,
-}
-
-impl Desk {
-    fn run(&self, arguments: &[&str]) -> Result<Output> {
-        let mut command = Command::new(binary()?);
-        command
-            .arg("plugin")
-            .args(arguments)
-            .env("CARGO_TARGET_DIR", authors_target()?)
-            .current_dir(self.folder.path());
-        command.output().context("the command cannot be started")
-    }
-
-    /// What the command says when it succeeds.
-    fn says(&self, arguments: &[&str]) -> Result<String> {
-        let output = self.run(arguments)?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "plugin {arguments:?}: {text}{complaint}");
-        Ok(text)
-    }
-
-    /// What the command complains of when it fails.
-    fn complains(&self, arguments: &[&str]) -> Result<String> {
-        let output = self.run(arguments)?;
-        ensure!(!output.status.success(), "plugin {arguments:?} succeeded");
-        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    /// A command about the broker.
-    fn asks(&self, arguments: &[&str]) -> Result<String> {
-        self.says(&[arguments, &["--dir", "shout", "--server", &self.server]].concat())
-    }
-
-    fn status(&self) -> Result<Value> {
-        Ok(serde_json::from_str(&self.asks(&["status", "--json"])?)?)
-    }
-}
-
-/// A text that the template's own fixtures say is rewritten, and what of it becomes.
-fn rewritten(plugin: &Path) -> Result<(String, String)> {
-    for entry in fs::read_dir(plugin.join("fixtures"))? {
-        let fixture: Value = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
-        let cases = fixture["messages"].as_array().into_iter().flatten();
-        if !fixture["config"].is_null() {
-            // The broker runs it with its defaults.
-            continue;
-        }
-        for (message, expected) in cases.zip(fixture["expect"].as_array().into_iter().flatten()) {
-            let before = message["payload"]["content"].as_str();
-            let after = expected["rewrite"]["payload"]["content"].as_str();
-            if let (Some(before), Some(after)) = (before, after) {
-                return Ok((before.to_owned(), after.to_owned()));
-            }
-        }
-    }
-    anyhow::bail!("no fixture of the template rewrites a text")
-}
 
 #[test]
 fn a_new_plugin_is_tried_deployed_replaced_and_taken_back() -> Result<()> {
     let node = Node::start(&[])?;
-    let desk = Desk {
-        folder: tempfile::tempdir()?,
-        server: format!("http://{}", node.http()),
-    };
+    let desk = Desk::of(&node)?;
     let plugin = desk.folder.path().join("shout");
     desk.says(&["new", "shout", "--lang", "rust"])?;
     assert!(
@@ -129,28 +63,6 @@ fn misconfigured(desk: &Desk, plugin: &Path) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_plugin_in_c_judges_messages() -> Result<()> {
-    let node = Node::start(&[])?;
-    let desk = Desk {
-        folder: tempfile::tempdir()?,
-        server: format!("http://{}", node.http()),
-    };
-    desk.says(&["new", "shout", "--lang", "c"])?;
-    let tried = desk.says(&["test", "--dir", "shout"])?;
-    assert!(tried.contains(" 0 failed"), "{tried}");
-    desk.asks(&["deploy"])?;
-    make_group(&node, &["alice", "bob"])?;
-    let mut bob = Client::sdk(node.websocket(), "bob", "any")?;
-    let mut raw = Raw::session(node.websocket(), "alice", "d")?;
-    let refused = say(&mut raw, "1", "my password")?;
-    assert_eq!(refused["reason"], "passwords are not sent here", "{refused}");
-    let (before, after) = rewritten(&desk.folder.path().join("shout"))?;
-    assert_eq!(say(&mut raw, "2", &before)?["reasonCode"], 1);
-    assert_eq!(next_text(&mut bob)?, after);
-    Ok(())
-}
-
 /// Another version: a canary that is dropped, one that is promoted, and back to the first.
 fn replaced(desk: &Desk, plugin: &Path) -> Result<()> {
     let manifest = plugin.join("plugin.toml");
@@ -160,7 +72,15 @@ fn replaced(desk: &Desk, plugin: &Path) -> Result<()> {
         text.replace("version = \"0.1.0\"", "version = \"0.2.0\""),
     )?;
     let active = |status: &Value| status["plugins"][0]["active"]["version"].clone();
-    assert!(desk.asks(&["deploy", "--canary", "50"])?.contains("50 %"));
+    let binding = plugin.join("binding.toml");
+    let bound = fs::read_to_string(&binding)?;
+    fs::write(&binding, bound.replace("priority = 0", "priority = 7"))?;
+    let canary = desk.asks(&["deploy", "--canary", "50"])?;
+    assert!(
+        canary.contains("50 %") && canary.contains("kept       the binding shout as it is"),
+        "{canary}"
+    );
+    assert_eq!(desk.status()?["bindings"][0]["priority"], 0);
     let status = desk.status()?;
     assert_eq!(active(&status), "0.1.0");
     assert_eq!(status["plugins"][0]["rollout"]["canary_percent"], 50);
@@ -171,6 +91,12 @@ fn replaced(desk: &Desk, plugin: &Path) -> Result<()> {
     desk.asks(&["deploy", "--canary", "0"])?;
     assert!(desk.asks(&["promote"])?.contains("0.2.0"));
     assert_eq!(active(&desk.status()?), "0.2.0");
+    desk.asks(&["bind"])?;
+    assert_eq!(desk.status()?["bindings"][0]["priority"], 7);
+    // A line that was taken out is what it is without one.
+    fs::write(&binding, bound.replace("priority = 0\n", ""))?;
+    desk.asks(&["deploy"])?;
+    assert_eq!(desk.status()?["bindings"][0]["priority"], 0);
     assert!(desk.asks(&["rollback"])?.contains("0.1.0"));
     assert_eq!(active(&desk.status()?), "0.1.0");
     desk.asks(&["logs"])?;
@@ -189,11 +115,8 @@ fn taken_away(desk: &Desk) -> Result<()> {
 
 #[test]
 fn what_cannot_be_done_is_said_with_what_to_do() -> Result<()> {
-    let desk = Desk {
-        folder: tempfile::tempdir()?,
-        // Nobody listens where privileges would be needed.
-        server: "http://127.0.0.1:1".to_owned(),
-    };
+    // Nobody listens where privileges would be needed.
+    let desk = Desk::at("http://127.0.0.1:1")?;
     assert!(desk.complains(&["build"])?.contains("penstock plugin new"));
     assert!(
         desk.complains(&["status", "--server", &desk.server])?

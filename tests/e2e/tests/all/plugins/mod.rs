@@ -3,10 +3,13 @@
 mod author;
 mod broken;
 mod consumers;
+mod desk;
 mod filters;
+mod languages;
 mod letters;
 mod refused;
 mod rollout;
+mod workshop;
 
 use crate::{GROUP, make_group};
 use anyhow::{Context, Result};

@@ -1,0 +1,185 @@
+//! `penstock plugin bench`: what a call and a message cost, in the host of production, on the calling thread.
+
+use super::fixtures::{self, Given};
+use super::{Bench, show, work};
+use crate::arguments::Options;
+use crate::binding::{Binding, deadline};
+use crate::build;
+use crate::folder;
+use crate::host::Local;
+use anyhow::{Context as _, Result, bail};
+use penstock_core::hooks::call::{Call, Version};
+use penstock_plugin_host::inspect;
+use serde_json::{Map, Value};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Messages of a call: one that came alone, and what a busy channel brings together.
+const BATCHES: [usize; 3] = [1, 8, 64];
+/// Calls that are measured unless it is said how many.
+const CALLS: u32 = 1_000;
+/// Calls after which memory is looked at again.
+const MEMORY_CALLS: u32 = 10_000;
+/// Starts of which the quickest counts.
+const STARTS: u32 = 5;
+/// Longest time for one row: a slow plugin is measured with fewer calls.
+const ROW_LIMIT: Duration = Duration::from_secs(20);
+
+/// Measures starts, batches of each size, and memory.
+pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let (name, given, config) = sample(options)?;
+    let component = build::component(options, out)?;
+    let inspected = inspect(&component).context("no broker of this version takes it")?;
+    let binding = Binding::of(options, &inspected.manifest, None)?;
+    let local = Local::start()?;
+    let mut bench = Bench {
+        within: deadline(binding.as_ref(), &inspected.manifest),
+        local: &local,
+        inspected,
+        cases: 0,
+    };
+    let hook = bench.hook();
+    let config = config
+        .or_else(|| binding.as_ref().map(Binding::config))
+        .unwrap_or_default();
+    writeln!(out, "messages of {name}, {hook}, on one thread")?;
+
+    let start = bench.start(&hook, &config, &given)?;
+    writeln!(
+        out,
+        "start      {}: from compiled code to the first answer",
+        shown(start)
+    )?;
+    let version = bench.load(&hook, &config)?;
+    for batch in BATCHES {
+        let row = bench.row(&version, &hook, &given, batch, options.calls.unwrap_or(CALLS))?;
+        writeln!(
+            out,
+            "batch {batch:<4} {} a call, {} a message ({} calls)",
+            shown(row.call),
+            shown(row.call / u32::try_from(batch).unwrap_or(u32::MAX)),
+            row.calls
+        )?;
+    }
+    let before = bench.memory(&version);
+    let row = bench.row(&version, &hook, &given, 1, MEMORY_CALLS)?;
+    writeln!(
+        out,
+        "memory     {} KiB at most, {} KiB more after {} calls; {} instances were made",
+        bench.memory(&version).0 / 1_024,
+        (bench.memory(&version).0 - before.0) / 1_024,
+        row.calls,
+        bench.memory(&version).1
+    )?;
+    Ok(())
+}
+
+/// The messages of the first fixture with their configuration; of a component without a folder, a text of 1 KiB.
+fn sample(options: &Options) -> Result<(String, Vec<Given>, Option<Map<String, Value>>)> {
+    if options.component.is_some() && options.folder.is_none() {
+        let text = "a text without anything in it, ".repeat(33);
+        let payload = format!("{{\"type\":1,\"content\":\"{text}\"}}");
+        return Ok((format!("{} bytes", payload.len()), vec![Given::of(&payload)], None));
+    }
+    let all = fixtures::read(&folder::path(options))?;
+    let (name, fixture) = all.into_iter().next().context("fixtures: there is none")?;
+    let channel = fixture.messages[0].channel();
+    // One call is of one channel.
+    let messages = fixture
+        .messages
+        .into_iter()
+        .filter(|given| given.channel() == channel)
+        .collect();
+    Ok((name, messages, Some(fixture.config)))
+}
+
+/// What a batch of one size costs.
+struct Row {
+    calls: u32,
+    call: Duration,
+}
+
+impl Bench<'_> {
+    /// The quickest of some starts, the first call included; the first of all compiles, and does not count.
+    fn start(&mut self, hook: &str, config: &Map<String, Value>, given: &[Given]) -> Result<Duration> {
+        let first = self.load(hook, config)?;
+        self.local.host.unload(&first);
+        let mut least = Duration::MAX;
+        for _ in 0..STARTS {
+            let began = Instant::now();
+            let version = self.load(hook, config)?;
+            self.measured(&version, hook, &given[..1])?;
+            least = least.min(began.elapsed());
+            self.local.host.unload(&version);
+        }
+        Ok(least)
+    }
+
+    fn row(&self, version: &Version, hook: &str, given: &[Given], batch: usize, calls: u32) -> Result<Row> {
+        let messages: Vec<Given> = given.iter().cycle().take(batch).cloned().collect();
+        // Warms caches and, in a guest that has one, its compiler.
+        for _ in 0..calls.div_ceil(10) {
+            self.measured(version, hook, &messages)?;
+        }
+        let began = Instant::now();
+        let mut done = 0;
+        let mut spent = Duration::ZERO;
+        while done < calls && began.elapsed() < ROW_LIMIT {
+            spent += self.measured(version, hook, &messages)?;
+            done += 1;
+        }
+        Ok(Row {
+            calls: done,
+            call: spent / done.max(1),
+        })
+    }
+
+    /// One call, and how long it took. A failed one is nothing to measure.
+    fn measured(&self, version: &Version, hook: &str, messages: &[Given]) -> Result<Duration> {
+        let call = Call {
+            version: version.clone(),
+            channel: messages[0].channel(),
+            within: self.within,
+            work: work(hook, messages),
+        };
+        let began = Instant::now();
+        let returned = self.local.host.call_here(&call);
+        let spent = began.elapsed();
+        if returned.is_err() {
+            for line in self.logged(version) {
+                eprintln!("      {line}");
+            }
+            bail!("a call of {} messages failed: {}", messages.len(), show(&returned));
+        }
+        Ok(spent)
+    }
+
+    /// Highest memory of an instance, bytes, and instances that were made.
+    fn memory(&self, version: &Version) -> (u64, u64) {
+        let status = self.local.host.status();
+        let found = status.iter().find(|(loaded, _)| loaded == version);
+        found.map_or((0, 0), |(_, status)| (status.memory_high, status.created))
+    }
+}
+
+/// A time with three digits that count.
+fn shown(time: Duration) -> String {
+    let ns = time.as_nanos();
+    match ns {
+        0..10_000 => format!("{ns} ns"),
+        10_000..10_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        _ => format!("{:.1} ms", ns as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_that_fit() {
+        assert_eq!(shown(Duration::from_nanos(812)), "812 ns");
+        assert_eq!(shown(Duration::from_micros(12)), "12.0 µs");
+        assert_eq!(shown(Duration::from_millis(17)), "17.0 ms");
+    }
+}
