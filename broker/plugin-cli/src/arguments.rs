@@ -83,12 +83,7 @@ struct Known {
     options: &'static [&'static str],
 }
 
-const fn known(
-    name: &'static str,
-    action: Action,
-    words: usize,
-    options: &'static [&'static str],
-) -> Known {
+const fn known(name: &'static str, action: Action, words: usize, options: &'static [&'static str]) -> Known {
     Known {
         name,
         action,
@@ -107,12 +102,7 @@ const COMMANDS: &[Known] = &[
         &["--dir", "--component", "--against", "--api-key"],
     ),
     known("test", Action::Test, 0, &["--dir", "--component"]),
-    known(
-        "bench",
-        Action::Bench,
-        0,
-        &["--dir", "--component", "--calls"],
-    ),
+    known("bench", Action::Bench, 0, &["--dir", "--component", "--calls"]),
     known(
         "dev",
         Action::Dev,
@@ -373,7 +363,9 @@ mod tests {
         assert_eq!(deploy.options.canary, Some(5));
         assert_eq!(deploy.options.bind.as_deref(), Some("all"));
         assert_eq!(parse("").expect("a command").action, Action::Help);
-        let replay = parse("dlq replay 1-2-3 --bind all 1-2-4").expect("a command").options;
+        let replay = parse("dlq replay 1-2-3 --bind all 1-2-4")
+            .expect("a command")
+            .options;
         assert_eq!(
             (replay.word.as_deref(), replay.more.join(" ")),
             (Some("replay"), "1-2-3 1-2-4".to_owned())

@@ -251,7 +251,10 @@ mod tests {
     fn another_hook_has_its_own_source_and_fixtures() -> Result<()> {
         let paths = |hook: &str| -> Result<Vec<String>> {
             let files = files("shout", Language::Rust, hook)?;
-            Ok(files.into_iter().map(|(path, _)| path.display().to_string()).collect())
+            Ok(files
+                .into_iter()
+                .map(|(path, _)| path.display().to_string())
+                .collect())
         };
         let (filter, consumer) = (paths("before-send")?, paths("persist-after")?);
         for shared in ["Cargo.toml", "src/lib.rs", "plugin.toml"] {
@@ -260,7 +263,11 @@ mod tests {
             }
         }
         let fixtures = |paths: &[String]| -> Vec<String> {
-            paths.iter().filter(|path| path.starts_with(FIXTURES)).cloned().collect()
+            paths
+                .iter()
+                .filter(|path| path.starts_with(FIXTURES))
+                .cloned()
+                .collect()
         };
         assert_eq!(fixtures(&consumer), ["fixtures/tags.json"]);
         assert!(!fixtures(&filter).contains(&"fixtures/tags.json".to_owned()));

@@ -18,7 +18,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     loop {
         match round(options, out) {
             Ok(()) => writeln!(out, "waiting    for a change in {}", shown(options))?,
-            Err(why) => writeln!(out, "failed     {why:#}\nwaiting    for a change in {}", shown(options))?,
+            Err(why) => writeln!(
+                out,
+                "failed     {why:#}\nwaiting    for a change in {}",
+                shown(options)
+            )?,
         }
         out.flush()?;
         known = changed(options, known);

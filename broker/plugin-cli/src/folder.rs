@@ -359,7 +359,10 @@ mod tests {
         let header = fs::File::create(shared.join("a.h"))?;
         header.set_modified(modified(&folder.component_path())? + Duration::from_secs(5))?;
         assert!(folder.is_stale()?);
-        fs::write(plugin.join("Cargo.toml"), "[dependencies]\na = { path = \"../shared\" }\nb = \"1\"\n")?;
+        fs::write(
+            plugin.join("Cargo.toml"),
+            "[dependencies]\na = { path = \"../shared\" }\nb = \"1\"\n",
+        )?;
         fs::write(plugin.join(RECIPE), "language = \"rust\"\n")?;
         let folder = Folder::open(&options(&plugin))?;
         assert_eq!(folder.elsewhere()?, [Path::new("../shared")]);

@@ -27,10 +27,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         (Some("list"), [word, ..]) => {
             bail!("nothing may follow `plugin dlq list`, but there is `{word}`; --bind ID names the binding")
         }
-        (word, _) => bail!(
-            "`plugin dlq {}`: list, replay or drop",
-            word.unwrap_or_default()
-        ),
+        (word, _) => bail!("`plugin dlq {}`: list, replay or drop", word.unwrap_or_default()),
     }
 }
 
@@ -57,7 +54,9 @@ fn chosen<'a>(action: &str, ids: &'a [String], all: bool) -> Result<Chosen<'a>> 
     match (ids, all) {
         ([], true) => Ok(Chosen::All),
         ([], false) => {
-            bail!("`plugin dlq {action}`: name letters by their ids, as `plugin dlq list` shows them, or --all")
+            bail!(
+                "`plugin dlq {action}`: name letters by their ids, as `plugin dlq list` shows them, or --all"
+            )
         }
         (_, true) => bail!("`plugin dlq {action}`: some ids, or --all, not both"),
         (ids, false) => {
@@ -173,7 +172,9 @@ fn picked<'a>(letters: &'a [Value], chosen: &Chosen<'_>) -> Result<Vec<&'a Value
             .iter()
             .map(|id| {
                 let found = letters.iter().find(|letter| letter["id"] == id.as_str());
-                found.with_context(|| format!("there is no letter {id}: `penstock plugin dlq list` shows them"))
+                found.with_context(|| {
+                    format!("there is no letter {id}: `penstock plugin dlq list` shows them")
+                })
             })
             .collect(),
     }

@@ -36,7 +36,10 @@ pub fn run(data: &[u8]) {
         1 => manifest(input.remaining()),
         2 => {
             let text = input.chunk().to_vec();
-            admit(&changed(with_section(base().0.clone(), MANIFEST_SECTION, &text), &mut input));
+            admit(&changed(
+                with_section(base().0.clone(), MANIFEST_SECTION, &text),
+                &mut input,
+            ));
         }
         _ => {
             let (module, component) = base();
@@ -57,7 +60,14 @@ fn admit(bytes: &[u8]) {
     assert!(admitted.imports.iter().all(package), "{:?}", admitted.imports);
     is_plain(&admitted.manifest);
     let again = inspect(&admitted.component).expect("what was made of it is admitted");
-    let facts = |it: &Inspected| (it.digest, it.hooks.clone(), it.imports.clone(), it.manifest.clone());
+    let facts = |it: &Inspected| {
+        (
+            it.digest,
+            it.hooks.clone(),
+            it.imports.clone(),
+            it.manifest.clone(),
+        )
+    };
     assert_eq!(facts(&again), facts(&admitted));
     assert_eq!(again.component, admitted.component);
 }
@@ -94,7 +104,13 @@ fn changed(mut bytes: Vec<u8>, input: &mut Input<'_>) -> Vec<u8> {
     if input.is_empty() {
         return bytes;
     }
-    let name = input.one_of(&[MANIFEST_SECTION, "component-type", "component-type:x", "name", "producers"]);
+    let name = input.one_of(&[
+        MANIFEST_SECTION,
+        "component-type",
+        "component-type:x",
+        "name",
+        "producers",
+    ]);
     with_section(bytes, name, input.remaining())
 }
 
@@ -150,8 +166,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![
         text(1, MANIFEST),
         text(1, "name = \"a\"\n[limits]\nmemory_mib = 4096\n"),
-        text(1, &format!("{MANIFEST}[limits]\nmemory_mib = 32\ncalls_max = 7\ndeadline_ms = 9\n")),
-        text(1, &format!("{MANIFEST}[instance]\npolicy = \"per-call\"\n[config]\na = [1, 2.5, {{ b = 1979-05-27 }}]\n")),
+        text(
+            1,
+            &format!("{MANIFEST}[limits]\nmemory_mib = 32\ncalls_max = 7\ndeadline_ms = 9\n"),
+        ),
+        text(
+            1,
+            &format!(
+                "{MANIFEST}[instance]\npolicy = \"per-call\"\n[config]\na = [1, 2.5, {{ b = 1979-05-27 }}]\n"
+            ),
+        ),
         filled(""),
         filled("[limits]\nmemory_mib = 1\n"),
         filled("capabilities = [\"kv\"]\n"),
@@ -162,7 +186,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
         vec![3, 1, 1, 1, 0, 1, 3],
         text(0, "\0asm\x01\0\0\0"),
     ];
-    seeds.push([&[0][..], &with_section(base().0.clone(), MANIFEST_SECTION, MANIFEST.as_bytes())].concat());
+    seeds.push(
+        [
+            &[0][..],
+            &with_section(base().0.clone(), MANIFEST_SECTION, MANIFEST.as_bytes()),
+        ]
+        .concat(),
+    );
     seeds
 }
 

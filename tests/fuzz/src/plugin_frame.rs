@@ -123,7 +123,14 @@ fn read(arena: &[u8], index: &[u32], drafts: usize, payload_bytes_max: usize) ->
     }
     let bytes = |at: u128, length: u128| -> Option<Vec<u8>> {
         let inside = at + length <= arena.len() as u128;
-        inside.then(|| arena.iter().skip(at as usize).take(length as usize).copied().collect())
+        inside.then(|| {
+            arena
+                .iter()
+                .skip(at as usize)
+                .take(length as usize)
+                .copied()
+                .collect()
+        })
     };
     let text = |at: u128, length: u128, max: usize| -> Option<String> {
         let bytes = bytes(at, length).filter(|bytes| bytes.len() <= max)?;
@@ -142,7 +149,9 @@ fn read(arena: &[u8], index: &[u32], drafts: usize, payload_bytes_max: usize) ->
                 2 if word(4) < 8 => {
                     let has = |bit: u128| word(4) & bit != 0;
                     let payload = match has(1) {
-                        true => Some(bytes(word(5), word(6)).filter(|bytes| bytes.len() <= payload_bytes_max)?),
+                        true => {
+                            Some(bytes(word(5), word(6)).filter(|bytes| bytes.len() <= payload_bytes_max)?)
+                        }
                         false => None,
                     };
                     let topic = match has(2) {
@@ -171,7 +180,14 @@ fn agrees(found: &Verdict, seen: &Seen, draft: &Draft) -> bool {
             };
             refusal.reason == reason && refusal.text.as_deref().unwrap_or_default() == text
         }
-        (Verdict::Rewrite(rewrite), Seen::Rewrite { payload, topic, expire_s }) => {
+        (
+            Verdict::Rewrite(rewrite),
+            Seen::Rewrite {
+                payload,
+                topic,
+                expire_s,
+            },
+        ) => {
             rewrite.payload == payload.as_deref().unwrap_or(&draft.payload)
                 && *rewrite.topic == **topic.as_deref().unwrap_or(&draft.topic)
                 && rewrite.expire_s == expire_s.unwrap_or(draft.expire_s)
@@ -193,7 +209,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         &[[0; 10]],
         &[[1, 13, 0, 20, 0, 0, 0, 0, 0, 0]],
         &[[2, 0, 0, 0, 7, 22, 7, 0, 5, 60]],
-        &[[2, 0, 0, 0, 1, 22, 7, 0, 0, 0], [1, 0, 0, 5, 0, 0, 0, 0, 0, 0], [0; 10]],
+        &[
+            [2, 0, 0, 0, 1, 22, 7, 0, 0, 0],
+            [1, 0, 0, 5, 0, 0, 0, 0, 0, 0],
+            [0; 10],
+        ],
         &[[1, 11, 25, 20, 0, 0, 0, 0, 0, 0]],
         &[[2, 0, 0, 0, 4, 0, 0, 0, 0, 9]],
         &[[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]],

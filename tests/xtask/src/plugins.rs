@@ -23,15 +23,18 @@ fn compile(toolchain: &Toolchain) -> Command {
     // Its own settings, and nothing of the cargo that runs this program, where it is another one.
     let usual = cargo(&[]);
     let mut command = toolchain.cargo(usual);
-    command.current_dir(root()).env("CARGO_TARGET_DIR", target_folder()).args([
-        "build",
-        "--manifest-path",
-        MANIFEST,
-        "--release",
-        "--locked",
-        "--target",
-        TARGET,
-    ]);
+    command
+        .current_dir(root())
+        .env("CARGO_TARGET_DIR", target_folder())
+        .args([
+            "build",
+            "--manifest-path",
+            MANIFEST,
+            "--release",
+            "--locked",
+            "--target",
+            TARGET,
+        ]);
     command
 }
 
@@ -92,7 +95,8 @@ pub(crate) fn stage(deadline: Instant) -> Result<(), String> {
 
 /// Builds every plugin and returns their components. Only what has changed is compiled and written again.
 pub(crate) fn build(deadline: Instant) -> Result<Vec<PathBuf>, String> {
-    let toolchain = Toolchain::find(&root()).ok_or("no Rust here can compile plugins: run `cargo xtask plugins`")?;
+    let toolchain =
+        Toolchain::find(&root()).ok_or("no Rust here can compile plugins: run `cargo xtask plugins`")?;
     let mut plugins = Vec::new();
     find(&root().join("plugins"), 0, &mut plugins)?;
     let mut compile = compile(&toolchain);

@@ -82,7 +82,8 @@ mod tests {
     use super::*;
     use crate::arguments::Options;
 
-    const RECIPE: &str = "language = \"c\"\ncomponent = \"a\"\ntools = [\"pins\"]\n[[step]]\nrun = [\"true\"]\n";
+    const RECIPE: &str =
+        "language = \"c\"\ncomponent = \"a\"\ntools = [\"pins\"]\n[[step]]\nrun = [\"true\"]\n";
 
     fn plugin(pins: &str) -> Result<(tempfile::TempDir, Folder)> {
         let made = tempfile::tempdir()?;

@@ -79,7 +79,11 @@ fn sample(options: &Options) -> Result<(String, Vec<Given>, Option<Map<String, V
     if options.component.is_some() && options.folder.is_none() {
         let text = "a text without anything in it, ".repeat(33);
         let payload = format!("{{\"type\":1,\"content\":\"{text}\"}}");
-        return Ok((format!("{} bytes", payload.len()), vec![Given::of(&payload)], None));
+        return Ok((
+            format!("{} bytes", payload.len()),
+            vec![Given::of(&payload)],
+            None,
+        ));
     }
     let all = fixtures::read(&folder::path(options))?;
     let (name, fixture) = all.into_iter().next().context("fixtures: there is none")?;
@@ -149,7 +153,11 @@ impl Bench<'_> {
             for line in self.logged(version) {
                 eprintln!("      {line}");
             }
-            bail!("a call of {} messages failed: {}", messages.len(), show(&returned));
+            bail!(
+                "a call of {} messages failed: {}",
+                messages.len(),
+                show(&returned)
+            );
         }
         Ok(spent)
     }

@@ -67,7 +67,10 @@ fn a_plugin_is_built_tested_and_deployed_at_every_change() -> Result<()> {
     fs::write(&binding, &bound)?;
     let watch = Watch::start(&desk)?;
     let said = watch.until_it_waits()?;
-    assert!(said.contains("promoted") && !said.contains("failed     "), "{said}");
+    assert!(
+        said.contains("promoted") && !said.contains("failed     "),
+        "{said}"
+    );
     make_group(&node, &["alice", "bob"])?;
     let mut bob = Client::sdk(node.websocket(), "bob", "any")?;
     let mut raw = Raw::session(node.websocket(), "alice", "d")?;
@@ -116,7 +119,10 @@ fn a_new_consumer_is_told_of_stored_messages() -> Result<()> {
     desk.asks(&["deploy"])?;
     make_group(&node, &["alice", "bob"])?;
     let mut raw = Raw::session(node.websocket(), "alice", "d")?;
-    assert_eq!(say(&mut raw, "1", "hello #penstock and #plugins")?["reasonCode"], 1);
+    assert_eq!(
+        say(&mut raw, "1", "hello #penstock and #plugins")?["reasonCode"],
+        1
+    );
     let deadline = Instant::now() + PATIENCE;
     loop {
         let logged = desk.asks(&["logs"])?;
