@@ -234,7 +234,7 @@ fn import(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Result<String,
         return refused(
             name.whole,
             "but plugins have no files, sockets, environment or processes: build without WASI (Rust: target \
-             wasm32-unknown-unknown; Python: --stub-wasi; JavaScript: disable random, stdio, clocks, http and fetch-event)",
+             wasm32-unknown-unknown; Python and JavaScript: --stub-wasi)",
         );
     }
     if (name.namespace, name.package) != PACKAGE {
