@@ -189,7 +189,7 @@ fn agrees(found: &Verdict, seen: &Seen, draft: &Draft) -> bool {
             },
         ) => {
             rewrite.payload == payload.as_deref().unwrap_or(&draft.payload)
-                && *rewrite.topic == **topic.as_deref().unwrap_or(&draft.topic)
+                && *rewrite.topic == *topic.as_deref().unwrap_or(&draft.topic)
                 && rewrite.expire_s == expire_s.unwrap_or(draft.expire_s)
         }
         _ => false,

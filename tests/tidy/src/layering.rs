@@ -35,6 +35,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &[
             "penstock",
             "penstock-core",
+            "penstock-plugin-host",
             "penstock-sim",
             "penstock-store",
             "penstock-wire",

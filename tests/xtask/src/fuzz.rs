@@ -4,10 +4,9 @@
 //! program to compile them, by `RUSTC_WORKSPACE_WRAPPER`, and everything else, RocksDB above all, stays as the tests have it.
 
 use crate::machine;
-use crate::process::{cargo, program, root, succeed};
+use crate::process::{built, cargo, program, root, succeed, target_folder};
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -155,22 +154,15 @@ fn build(deadline: Instant) -> Result<(), String> {
     succeed(command, deadline)
 }
 
-/// Where cargo builds.
-fn built() -> PathBuf {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    root().join(folder)
-}
-
 /// Runs one target. What it finds new is kept beside the build, from one run to the next.
 fn fuzz(target: &str, wanted: &Wanted) -> Result<(), String> {
-    let place = built().join("fuzz").join(target);
+    let place = target_folder().join("fuzz").join(target);
     let (found, seeds) = (place.join("corpus"), place.join("seeds"));
     for folder in [&found, &seeds] {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     let seconds = wanted.minutes.saturating_mul(60);
-    let binary = built().join("debug").join("penstock-libfuzzer");
-    let mut command = program(&binary.to_string_lossy(), &[]);
+    let mut command = program(&built("penstock-libfuzzer"), &[]);
     command
         .env("PENSTOCK_FUZZ_TARGET", target)
         .env("PENSTOCK_FUZZ_SEEDS", &seeds)

@@ -1,7 +1,7 @@
 //! `cargo xtask hostile`: the attacks of the end-to-end tests at their full size, against the binary.
 
 use crate::machine;
-use crate::process::{cargo, succeed};
+use crate::process::{built, cargo, program, succeed};
 use crate::stages;
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let deadline = Instant::now() + BUILD_LIMIT;
     machine::ready_to_build(deadline)?;
     stages::build_node(deadline)?;
-    let attack = [
-        "run",
-        "--quiet",
-        "--locked",
-        "-p",
-        "penstock-e2e",
-        "--bin",
-        "hostile",
-        "--",
-    ];
-    let words = attack.into_iter().chain(arguments.iter().map(String::as_str));
-    let words: Vec<&str> = words.collect();
-    succeed(cargo(&words), Instant::now() + RUN_LIMIT)
+    succeed(
+        cargo(&["build", "--locked", "--workspace", "--bin", "hostile"]),
+        deadline,
+    )?;
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    succeed(program(&built("hostile"), &words), Instant::now() + RUN_LIMIT)
 }

@@ -46,6 +46,11 @@ pub(crate) fn target_folder() -> PathBuf {
     }
 }
 
+/// A binary that cargo has built.
+pub(crate) fn built(name: &str) -> String {
+    target_folder().join("debug").join(name).display().to_string()
+}
+
 /// Runs the command and demands exit code 0 before the deadline.
 pub(crate) fn succeed(command: Command, deadline: Instant) -> Result<(), String> {
     let shown = show(&command);

@@ -3,8 +3,9 @@
 use crate::machine;
 use crate::mutants::{self, Mutant};
 use crate::plugins;
-use crate::process::{cargo, output, program, run as run_command, succeed};
+use crate::process::{built, cargo, output, program, run as run_command, succeed};
 use crate::table::{self, Outcome, Row};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The whole run fails itself at this age (M-22).
@@ -19,6 +20,17 @@ const SEEDS: &[(&str, &str)] = &[("1", "700"), ("3", "1000"), ("5", "300")];
 
 /// Base walks of the replication model; about ten seconds.
 const MODEL_WALKS: &str = "200000";
+
+/// The tests that stand beside the crates, and with them the binaries.
+const INTEGRATION_TESTS: &[&str] = &[
+    "test",
+    "--workspace",
+    "--exclude",
+    "penstock-e2e",
+    "--test",
+    "*",
+    "--locked",
+];
 
 /// The exit code with which the simulator says that it found a violation, as against one of any other failure.
 const VIOLATION_EXIT: i32 = 1;
@@ -112,19 +124,21 @@ fn clippy(deadline: Instant) -> Result<(), String> {
 
 /// Unit, conformance and tidy tests. The end-to-end tests have their own stage, because they need the binary and the
 /// JavaScript packages.
+///
+/// Here and below the whole workspace is selected, whatever is built of it: dependencies have the features that the selected
+/// packages ask for, and with others they, and all that stands on them, would be compiled once more.
 fn unit_tests(deadline: Instant) -> Result<(), String> {
     let arguments = [
         "test",
         "--workspace",
-        "--exclude",
-        "penstock-e2e",
         "--lib",
         "--bins",
-        "--tests",
         "--locked",
         "--no-fail-fast",
     ];
-    succeed(cargo(&arguments), deadline)
+    let units = succeed(cargo(&arguments), deadline);
+    let arguments = [INTEGRATION_TESTS, &["--no-fail-fast"]].concat();
+    succeed(cargo(&arguments), deadline).and(units)
 }
 
 fn documentation(deadline: Instant) -> Result<(), String> {
@@ -178,7 +192,7 @@ fn seeds(deadline: Instant) -> Result<(), String> {
     let limit = deadline.min(Instant::now() + SEEDS_LIMIT);
     for (nodes, seeds) in SEEDS {
         succeed(
-            cargo(&["sim", "--nodes", nodes, "--seeds", seeds, "--tolerate-open"]),
+            simulator(&["--nodes", nodes, "--seeds", seeds, "--tolerate-open"]),
             limit,
         )?;
     }
@@ -187,15 +201,20 @@ fn seeds(deadline: Instant) -> Result<(), String> {
 
 fn build_simulator(deadline: Instant) -> Result<(), String> {
     succeed(
-        cargo(&["build", "--locked", "-p", "penstock-sim", "--bin", "sim"]),
+        cargo(&["build", "--locked", "--workspace", "--bin", "sim"]),
         deadline,
     )
+}
+
+/// The simulator that was built.
+fn simulator(arguments: &[&str]) -> Command {
+    program(&built("sim"), arguments)
 }
 
 /// Each planted bug whose turn it is must be found within its own budget of seeds.
 fn planted_bugs(deadline: Instant) -> Result<(), String> {
     build_simulator(deadline)?;
-    let all = mutants::parse(&output(cargo(&["sim", "--list-mutants"]))?)?;
+    let all = mutants::parse(&output(simulator(&["--list-mutants"]))?)?;
     let commit = output(program("git", &["rev-parse", "HEAD"]))?;
     let chosen = mutants::choose(&all, commit.trim());
     println!(
@@ -220,16 +239,8 @@ fn planted_bugs(deadline: Instant) -> Result<(), String> {
 
 fn plant(mutant: &Mutant, deadline: Instant) -> Result<(), String> {
     let (nodes, budget) = (mutant.nodes.to_string(), mutant.seed_budget.to_string());
-    let arguments = [
-        "sim",
-        "--mutant",
-        &mutant.name,
-        "--nodes",
-        &nodes,
-        "--seeds",
-        &budget,
-    ];
-    let status = run_command(cargo(&arguments), deadline)?;
+    let arguments = ["--mutant", &mutant.name, "--nodes", &nodes, "--seeds", &budget];
+    let status = run_command(simulator(&arguments), deadline)?;
     match status.code() {
         Some(VIOLATION_EXIT) => Ok(()),
         Some(0) => Err(format!(
@@ -243,14 +254,9 @@ fn plant(mutant: &Mutant, deadline: Instant) -> Result<(), String> {
     }
 }
 
-/// Builds the node. The selection is that of the stage `test`, so that dependencies have the same features and are not compiled once
-/// more.
+/// Builds the node, as the tests beside the crates have it: after the stage `test` nothing is left to do.
 pub(crate) fn build_node(deadline: Instant) -> Result<(), String> {
-    let selection = ["--workspace", "--exclude", "penstock-e2e", "--bin", "penstock"];
-    succeed(
-        cargo(&[&["build", "--locked"], &selection[..]].concat()),
-        deadline,
-    )
+    succeed(cargo(&[INTEGRATION_TESTS, &["--no-run"]].concat()), deadline)
 }
 
 /// The real binary with the real client and real plugins: packages exactly as locked, then the tests one after another, because each
@@ -271,8 +277,9 @@ fn end_to_end(deadline: Instant) -> Result<(), String> {
         cargo(&[
             "test",
             "--locked",
-            "-p",
-            "penstock-e2e",
+            "--workspace",
+            "--test",
+            "all",
             "--",
             "--test-threads",
             "1",

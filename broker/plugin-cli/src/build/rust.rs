@@ -8,19 +8,16 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where cargo puts what it makes, when it was told.
-const TARGET_FOLDER: &str = "CARGO_TARGET_DIR";
-
 /// Builds the crate in this folder and gives the path of its module.
 pub(super) fn build(folder: &Path) -> Result<PathBuf> {
     let toolchain = toolchain(folder)?;
     let mut cargo = toolchain.cargo(Command::new("cargo"));
-    // The standard library takes minutes to compile: once on a machine is enough.
+    // The standard library takes minutes to compile: once on a machine is enough. Who set CARGO_TARGET_DIR has the last word.
     if toolchain != Toolchain::Usual
-        && std::env::var_os(TARGET_FOLDER).is_none()
         && let Some(shared) = cache::folder("rust")
     {
-        cargo.env(TARGET_FOLDER, shared);
+        let shared = toml::Value::String(shared.to_string_lossy().into_owned());
+        cargo.arg("--config").arg(format!("build.target-dir={shared}"));
     }
     cargo
         .args([
