@@ -141,7 +141,7 @@ fn dead_letters_are_listed_replayed_and_dropped_by_the_command() -> Result<()> {
     lines_until(&node, "done 3 third")?;
     let desk = Desk::of(&node)?;
     let of_it = ["--bind", NAME, "--server", &desk.server];
-    let letters = |words: &[&str]| desk.says(&[&["dlq"], words, &of_it].concat());
+    let letters = |words: &[&str]| desk.says(&[&["dlq"][..], words, &of_it].concat());
     let listed = letters(&["list"])?;
     assert!(
         listed.contains(&format!("2 dead letters of {NAME}")) && listed.contains("retry after 2 attempts"),
@@ -149,7 +149,7 @@ fn dead_letters_are_listed_replayed_and_dropped_by_the_command() -> Result<()> {
     );
     let shown: Value = serde_json::from_str(&letters(&["list", "--json"])?)?;
     let first = shown[0]["id"].as_str().context("an id")?.to_owned();
-    let fails = |words: &[&str]| desk.complains(&[&["dlq"], words, &of_it].concat());
+    let fails = |words: &[&str]| desk.complains(&[&["dlq"][..], words, &of_it].concat());
     // It fails as before, and stays.
     assert!(fails(&["replay", &first])?.contains("could not be done again"));
     assert!(fails(&["replay"])?.contains("--all"));
