@@ -2,7 +2,7 @@
 //! ports differ, and numbers that no two runs share.
 
 use anyhow::{Context, Result, bail, ensure};
-use penstock_e2e::{Node, authors_target, binary, first_line};
+use penstock_e2e::{Node, binary, first_line, target_folder};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -121,7 +121,7 @@ impl Terminal {
         let output = Command::new("sh")
             .args(["-ec", &script])
             .current_dir(&self.folder)
-            .env("CARGO_TARGET_DIR", authors_target()?)
+            .env("CARGO_TARGET_DIR", target_folder()?)
             .stdin(Stdio::null())
             .output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
