@@ -1,6 +1,7 @@
 //! Admission: what a component is, what it asks for, and whether this broker can run it.
 
 use crate::manifest::{MANIFEST_SECTION, Manifest};
+use crate::packages;
 use crate::refused::Refused;
 use penstock_core::hooks::call::Digest;
 use sha2::{Digest as _, Sha256};
@@ -13,6 +14,10 @@ use wit_parser::{InterfaceId, Resolve, WorldItem, WorldKey};
 pub const COMPONENT_BYTES_MAX: usize = 32 << 20;
 /// The newest contract that this broker speaks, major, minor and patch.
 pub const SUPPORTED_API: (u64, u64, u64) = (1, 0, 0);
+
+/// What is said of an import of WASI.
+pub(crate) const NO_WASI: &str = "but plugins have no files, sockets, environment or processes: build without WASI (Rust: target \
+     wasm32-unknown-unknown; Python and JavaScript: --stub-wasi)";
 
 const PACKAGE: (&str, &str) = ("penstock", "plugin");
 /// Interfaces that every plugin gets, and the one that has types only.
@@ -81,6 +86,9 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
 /// # Errors
 /// When this broker could not run it, and why.
 pub fn inspect(bytes: &[u8]) -> Result<Inspected, Refused> {
+    if bytes.len() <= COMPONENT_BYTES_MAX && (Parser::is_component(bytes) || Parser::is_core_wasm(bytes)) {
+        packages::check(bytes)?;
+    }
     let component = component(bytes)?;
     if component.len() > COMPONENT_BYTES_MAX {
         return Err(Refused::TooLarge {
@@ -231,11 +239,7 @@ fn import(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Result<String,
         );
     };
     if name.namespace == "wasi" {
-        return refused(
-            name.whole,
-            "but plugins have no files, sockets, environment or processes: build without WASI (Rust: target \
-             wasm32-unknown-unknown; Python and JavaScript: --stub-wasi)",
-        );
+        return refused(name.whole, NO_WASI);
     }
     if (name.namespace, name.package) != PACKAGE {
         return refused(name.whole, "which this broker does not offer");

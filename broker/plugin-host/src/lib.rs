@@ -22,6 +22,7 @@ mod imports;
 mod instance;
 mod limits;
 mod manifest;
+mod packages;
 mod refused;
 mod status;
 #[cfg(test)]
