@@ -56,9 +56,14 @@ impl Names {
     /// Takes the names, and gives the sections of metadata.
     fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, Refused> {
         let mut metadata = Vec::new();
+        // Components and modules within it, as runtimes bring them, are not seen from outside.
+        let mut depth = 0_u32;
         let wrong = |error: wasmparser::BinaryReaderError| Refused::NotWasm(error.to_string());
         for payload in Parser::new(0).parse_all(bytes) {
             match payload.map_err(wrong)? {
+                Payload::ComponentSection { .. } | Payload::ModuleSection { .. } => depth += 1,
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                _ if depth > 0 => {}
                 Payload::CustomSection(section) if section.name().starts_with(METADATA) => {
                     metadata.push(section.data());
                 }
