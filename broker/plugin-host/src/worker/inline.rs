@@ -61,7 +61,7 @@ impl Workshop {
         let left = call.within.saturating_sub(took);
         let again = overran && !left.is_zero();
         count(&taken.prepared, &ran, &ended, again);
-        self.settle(&call.version, taken, ended.retired, ran);
+        self.settle(&call.version, taken, ended.retired, (ran, began + took));
         if again {
             call.within = left;
             return Err(call);
@@ -85,10 +85,16 @@ impl Workshop {
         })
     }
 
-    fn settle(&self, version: &Version, taken: Taken, retired: Option<&'static str>, ran: Ran) {
+    fn settle(
+        &self,
+        version: &Version,
+        taken: Taken,
+        retired: Option<&'static str>,
+        (ran, now): (Ran, Instant),
+    ) {
         let mut lanes = self.lock();
         if let Some(lane) = lanes.life(version, taken.lane) {
-            lane.count(Some(ran));
+            lane.count(Some(ran), now);
         }
         let gone = match retired {
             None => self.put(&mut lanes, version, taken.guest),

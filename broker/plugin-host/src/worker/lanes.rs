@@ -41,11 +41,11 @@ pub(super) struct Lane {
 
 impl Lane {
     /// A call ran, or did not.
-    pub(super) fn count(&mut self, ran: Option<Ran>) {
+    pub(super) fn count(&mut self, ran: Option<Ran>, now: Instant) {
         let prepared = self.prepared.as_ref();
         let may = prepared.is_some_and(|prepared| prepared.may_run_inline());
         if let Some(ran) = ran.filter(|_| may) {
-            let change = self.pace.ran(ran, Instant::now());
+            let change = self.pace.ran(ran, now);
             self.note(change);
         }
     }

@@ -208,7 +208,7 @@ impl Workshop {
         let surplus = guest.and_then(|guest| self.put(&mut lanes, version, guest));
         if let Some(lane) = lanes.life(version, number) {
             lane.running = lane.running.saturating_sub(1);
-            lane.count(ran);
+            lane.count(ran, Instant::now());
             self.start(&mut lanes, version);
         }
         drop(lanes);
@@ -331,13 +331,7 @@ impl Workshop {
         worked.returned
     }
 
-    fn work(
-        &self,
-        call: &Call,
-        waited: Duration,
-        prepared: &Arc<Prepared>,
-        guest: Option<Guest>,
-    ) -> Worked {
+    fn work(&self, call: &Call, waited: Duration, prepared: &Arc<Prepared>, guest: Option<Guest>) -> Worked {
         let left = call.within.saturating_sub(waited);
         let worked = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
@@ -377,7 +371,11 @@ impl Workshop {
         let ran = Ran {
             took: began.elapsed(),
             messages: messages(call),
-            failed: ended.returned.as_ref().err().map(|failed| failure_of(failed).name()),
+            failed: ended
+                .returned
+                .as_ref()
+                .err()
+                .map(|failed| failure_of(failed).name()),
         };
         Worked {
             returned: ended.returned,

@@ -165,7 +165,10 @@ mod tests {
             ..FAST
         };
         assert_eq!(pace.ran(failed, now), None);
-        assert_eq!(until_change(&mut pace, FAST, now), Some((WINDOW, Change::Promoted)));
+        assert_eq!(
+            until_change(&mut pace, FAST, now),
+            Some((WINDOW, Change::Promoted))
+        );
         assert!(pace.is_inline());
         assert_eq!(pace.ran(failed, now), Some(Change::Demoted("trap")));
         assert!(!pace.is_inline());

@@ -152,12 +152,11 @@ impl ShardThread {
             Effect::CallPlugin { token, call } => {
                 match self.shared.plugins.call_inline(call, &mut self.patience) {
                     // The shard is not entered again before all that it wants is done (M-19).
-                    Ok(returned) => self
-                        .returned
-                        .push_back(Event::PluginReturned { token, returned }),
+                    Ok(returned) => self.returned.push_back(Event::PluginReturned { token, returned }),
                     Err(call) => {
                         let mailbox = Arc::clone(&self.mailbox);
-                        let reply = move |returned| mailbox.complete(Event::PluginReturned { token, returned });
+                        let reply =
+                            move |returned| mailbox.complete(Event::PluginReturned { token, returned });
                         self.shared.plugins.call(*call, Box::new(reply));
                     }
                 }

@@ -46,14 +46,26 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
         &bindings,
         ("penstock_plugin_instances_retired_total", "reason"),
         "Instances that were dropped, by reason.",
-        |status| status.retired.iter().map(|(reason, count)| (*reason, *count)).collect(),
+        |status| {
+            status
+                .retired
+                .iter()
+                .map(|(reason, count)| (*reason, *count))
+                .collect()
+        },
     );
     labelled(
         out,
         &bindings,
         ("penstock_plugin_demotions_total", "reason"),
         "How often calls of a version were sent back from the threads of shards, by reason.",
-        |status| status.demotions.iter().map(|(reason, count)| (*reason, *count)).collect(),
+        |status| {
+            status
+                .demotions
+                .iter()
+                .map(|(reason, count)| (*reason, *count))
+                .collect()
+        },
     );
 }
 
