@@ -6,7 +6,7 @@ use super::pace::{MESSAGES_MAX, Ran};
 use super::{Workshop, failure_of};
 use crate::instance::{Ended, Guest, Prepared};
 use crate::patience::Patience;
-use penstock_core::hooks::call::{Call, Failed, Returned, Version, Work};
+use penstock_core::hooks::call::{Call, Returned, Version, Work};
 use penstock_core::hooks::pipeline::Failure;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
