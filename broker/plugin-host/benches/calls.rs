@@ -66,12 +66,12 @@ fn main() {
     divan::main();
 }
 
-/// The component with a fresh instance for each call: its manifest has room for the word.
+/// The component with a fresh instance for each call: its manifest, the last place of the word, has room for that.
 fn per_call(mut component: Vec<u8>) -> Vec<u8> {
     let (warm, fresh) = (b"policy = \"warm\"    ", b"policy = \"per-call\"");
     let at = component
         .windows(warm.len())
-        .position(|window| window == warm)
+        .rposition(|window| window == warm)
         .expect("a manifest with room");
     component[at..][..fresh.len()].copy_from_slice(fresh);
     component
