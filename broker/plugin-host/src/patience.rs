@@ -1,10 +1,13 @@
 //! What ends a call: the deadline of its binding, and on the thread of a shard a far shorter patience.
 
-use std::time::Duration;
+use crate::engine::TICK;
+use std::time::{Duration, Instant};
 use wasmtime::UpdateDeadline;
 
-/// Ticks that find a guest on a shard's thread, however often the system took the processor away meanwhile.
+/// Ticks that find a guest on a shard's thread, however long it waited for a processor meanwhile.
 const TICKS_MAX: u32 = 20;
+/// So long a guest may run there after the first of them: a tick, and room for one that comes early.
+const RUN_MAX: Duration = TICK.saturating_sub(Duration::from_micros(100));
 
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +24,13 @@ pub(crate) enum Hold {
     /// Its time is up.
     #[default]
     Deadline,
-    /// It is on the thread of a shard, which may have been without a processor since the call began: that is not the guest's
-    /// fault, so it must have run through from one tick to the next.
+    /// It is on the thread of a shard, which may have waited for a processor since the call began: that is not the guest's fault, so
+    /// what counts is how long it ran.
     Shard {
         /// Ticks that found it so far.
         ticks: u32,
-        /// How often the thread had been given a processor at the last of them.
-        turns: Option<u64>,
+        /// When the first of them did, and how long the thread had waited for processors until then.
+        first: Option<(Instant, Duration)>,
     },
 }
 
@@ -37,7 +40,7 @@ impl Hold {
             Patience::Until(_) => Hold::Deadline,
             Patience::Shard => Hold::Shard {
                 ticks: 0,
-                turns: None,
+                first: None,
             },
         }
     }
@@ -49,67 +52,80 @@ impl Hold {
 
     /// A tick found the guest running.
     pub(crate) fn tick(&mut self) -> UpdateDeadline {
-        self.found(turns())
+        self.found(Instant::now(), waited())
     }
 
-    fn found(&mut self, now: Option<u64>) -> UpdateDeadline {
-        let Hold::Shard { ticks, turns } = self else {
+    fn found(&mut self, now: Instant, waited: Duration) -> UpdateDeadline {
+        let Hold::Shard { ticks, first } = self else {
             return UpdateDeadline::Interrupt;
         };
-        let ran_through = *ticks > 0 && *turns == now;
-        if ran_through || *ticks >= TICKS_MAX {
+        *ticks += 1;
+        let &mut (since, before) = first.get_or_insert((now, waited));
+        let ran = now
+            .saturating_duration_since(since)
+            .saturating_sub(waited.saturating_sub(before));
+        if ran >= RUN_MAX || *ticks > TICKS_MAX {
             return UpdateDeadline::Interrupt;
         }
-        *ticks += 1;
-        *turns = now;
         UpdateDeadline::Continue(1)
     }
 }
 
-/// How often this thread was given a processor; none where the system does not say, and then time alone counts.
-fn turns() -> Option<u64> {
-    let counts = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    counts.split_ascii_whitespace().nth(2)?.parse().ok()
+/// How long this thread has waited for processors since it began; always the same where the system does not say, and then time
+/// alone counts.
+fn waited() -> Duration {
+    let counts = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = counts.split_ascii_whitespace().nth(1);
+    Duration::from_nanos(
+        nanoseconds
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ends(hold: &mut Hold, turns: Option<u64>) -> bool {
-        matches!(hold.found(turns), UpdateDeadline::Interrupt)
+    fn ends(hold: &mut Hold, now: Instant, waited: Duration) -> bool {
+        matches!(hold.found(now, waited), UpdateDeadline::Interrupt)
     }
 
     #[test]
-    fn a_guest_on_a_shard_ends_when_it_ran_from_one_tick_to_the_next() {
+    fn a_guest_on_a_shard_ends_when_it_ran_for_a_tick_after_the_first() {
         let mut hold = Hold::of(Patience::Shard);
-        assert!(!ends(&mut hold, Some(7)));
-        assert!(!ends(&mut hold, Some(8)), "the thread was off the processor");
-        assert!(ends(&mut hold, Some(8)));
+        let mut now = Instant::now();
+        let mut waited = Duration::from_secs(7);
+        assert!(!ends(&mut hold, now, waited));
+        now += TICK;
+        waited += TICK / 2;
+        assert!(!ends(&mut hold, now, waited), "it waited for half of the time");
+        now += TICK;
+        waited += TICK;
+        assert!(!ends(&mut hold, now, waited), "and for all of this");
+        now += TICK;
+        assert!(ends(&mut hold, now, waited));
+    }
 
-        let mut silent = Hold::of(Patience::Shard);
-        assert!(!ends(&mut silent, None));
-        assert!(ends(&mut silent, None));
+    #[test]
+    fn time_alone_counts_where_the_system_does_not_say() {
+        let mut hold = Hold::of(Patience::Shard);
+        let now = Instant::now();
+        assert!(!ends(&mut hold, now, Duration::ZERO));
+        assert!(ends(&mut hold, now + TICK, Duration::ZERO));
     }
 
     #[test]
     fn no_guest_stays_on_a_shard_for_ever() {
         let mut hold = Hold::of(Patience::Shard);
-        let ended = (0..1_000).position(|turn| ends(&mut hold, Some(turn)));
+        let begin = Instant::now();
+        let ended = (0..1_000).position(|turn| ends(&mut hold, begin + TICK * turn, TICK * turn));
         assert_eq!(ended, Some(TICKS_MAX as usize));
     }
 
     #[test]
     fn a_tick_is_the_end_elsewhere() {
-        assert!(ends(&mut Hold::of(Patience::Until(Duration::ZERO)), Some(1)));
-    }
-
-    #[test]
-    fn the_system_says_how_often_this_thread_ran() {
-        // Where it does not, there is nothing to compare.
-        if let Some(before) = turns() {
-            std::thread::sleep(Duration::from_millis(2));
-            assert!(turns().is_some_and(|now| now > before));
-        }
+        let mut hold = Hold::of(Patience::Until(Duration::ZERO));
+        assert!(ends(&mut hold, Instant::now(), Duration::ZERO));
     }
 }
