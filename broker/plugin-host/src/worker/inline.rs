@@ -54,6 +54,7 @@ impl Workshop {
         let overran = failed == Some(Failure::Timeout);
         let ran = Ran {
             took,
+            inline: true,
             messages,
             failed: failed.map(|failure| if overran { "overrun" } else { failure.name() }),
         };

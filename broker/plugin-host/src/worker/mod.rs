@@ -370,6 +370,7 @@ impl Workshop {
         let ended = guest.call(call, Patience::Until(within), &self.ticker);
         let ran = Ran {
             took: began.elapsed(),
+            inline: false,
             messages: messages(call),
             failed: ended
                 .returned

@@ -332,9 +332,8 @@ pub const KEYS: &[KeyInfo] = &[
         "plugins.inline",
         "true",
         Kind::Switch,
-        "Whether a before-send plugin that has proved to be quick, at most one call in a hundred of 20 us or more, runs on the \
-         thread of the shard. That spares a message the way to another thread and back; a call that takes longer than two \
-         milliseconds is ended and done elsewhere.",
+        "Whether a before-send plugin that has proved to be quick runs on the thread of the shard. That spares a message the \
+         way to another thread and back; a call that takes longer than two milliseconds is ended and done elsewhere.",
         "To keep the shards free of plugins, if you do not trust yours to stay quick; for one of them, the binding says `inline`.",
     ),
     key(
