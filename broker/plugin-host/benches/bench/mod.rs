@@ -14,20 +14,20 @@ use std::time::Duration;
 const EARNED: usize = 1_100;
 
 /// A component of this repository, from beside the folder that this program was built into.
-pub fn component(name: &str) -> Vec<u8> {
+pub(crate) fn component(name: &str) -> Vec<u8> {
     let this = std::env::current_exe().expect("the path of this program");
     let target: PathBuf = this.ancestors().nth(3).expect("the target folder").into();
     std::fs::read(target.join("plugins").join(format!("{name}.wasm"))).expect("cargo xtask plugins builds it")
 }
 
 /// A host, and the folder that it compiles into, which is removed when the host is gone.
-pub struct Bench {
-    pub host: Host,
+pub(crate) struct Bench {
+    pub(crate) host: Host,
     _cache: tempfile::TempDir,
 }
 
 impl Bench {
-    pub fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let cache = tempfile::tempdir().expect("a folder");
         let host = Host::start(HostConfig {
             cache: cache.path().to_path_buf(),
@@ -39,7 +39,7 @@ impl Bench {
     }
 
     /// Loads a filter under the name of a binding.
-    pub fn load(&self, binding: &str, component: Vec<u8>, config: &serde_json::Value) -> Version {
+    pub(crate) fn load(&self, binding: &str, component: Vec<u8>, config: &serde_json::Value) -> Version {
         let version = Version {
             binding: Arc::from(binding),
             digest: inspect(&component).expect("a plugin").digest,
@@ -57,7 +57,7 @@ impl Bench {
     }
 
     /// Has a version earn the thread of its caller.
-    pub fn earn(&self, version: &Version) {
+    pub(crate) fn earn(&self, version: &Version) {
         self.host.allow_inline(version, true);
         let call = call(version, 1, &[b'x'; 64]);
         let patience = || Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl Bench {
 }
 
 /// A call for so many messages with this payload.
-pub fn call(version: &Version, messages: usize, payload: &[u8]) -> Call {
+pub(crate) fn call(version: &Version, messages: usize, payload: &[u8]) -> Call {
     let draft = Draft {
         from_uid: Uid::new("alice"),
         client_msg_no: Arc::from("one"),
