@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 pub(super) const MESSAGES_MAX: u64 = 16;
 /// So many calls are looked at together.
 const WINDOW: u32 = 1_000;
-/// A version keeps the thread of its callers while at most one in a hundred of its calls there takes so long or longer.
-const QUICK: Duration = Duration::from_micros(20);
-const SLOW_MAX: u32 = WINDOW / 100;
+/// A version keeps the thread of its callers while at most one in twenty of its calls there takes so long or longer. That is several
+/// times what a quick one needs: on a busy machine threads lose their processor and their caches in the middle of calls.
+const QUICK: Duration = Duration::from_micros(50);
+const SLOW_MAX: u32 = WINDOW / 20;
 /// To be tried there it needs no more than this on the threads of the host, which were asleep a moment ago and find nothing of it in
 /// their caches: what is quick on a thread that is at work takes several times as long there.
 const QUICK_ELSEWHERE: Duration = Duration::from_micros(200);
@@ -162,7 +163,7 @@ mod tests {
         ..FAST
     };
     const SLOW_HERE: Ran = Ran {
-        took: Duration::from_micros(25),
+        took: Duration::from_micros(55),
         ..FAST_HERE
     };
 
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn some_slow_calls_are_allowed_and_fewer_on_the_thread_of_the_caller() {
+    fn some_slow_calls_are_allowed_and_what_is_slow_depends_on_the_thread() {
         let now = Instant::now();
         let mut pace = allowed();
         assert_eq!(until_change(&mut pace, SLOW, now), None);
