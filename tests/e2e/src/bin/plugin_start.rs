@@ -45,13 +45,13 @@ fn measure() -> Result<()> {
     show(&mut node, &format!("{INSTALLED} plugins, {BOUND} of them bound"))
 }
 
-/// The component under another name, which is as long.
+/// The component under another name, which is as long. Its manifest is the last place of the line.
 fn renamed(component: &[u8], name: &str) -> Result<Vec<u8>> {
     let mut renamed = component.to_vec();
     let line = format!("name = \"{NAME}\"");
     let at = component
         .windows(line.len())
-        .position(|window| window == line.as_bytes())
+        .rposition(|window| window == line.as_bytes())
         .context("a manifest")?;
     let line = format!("name = \"{name}\"");
     renamed[at..][..line.len()].copy_from_slice(line.as_bytes());
@@ -69,7 +69,7 @@ fn show(node: &mut Node, what: &str) -> Result<()> {
     }
     times.sort_unstable();
     println!(
-        "{what}: ready after {:.0?} (median), {:.0?} at most; {:.1} MiB",
+        "{what}: ready after {:.2?} (median), {:.2?} at most; {:.1} MiB",
         times[STARTS / 2],
         times[STARTS - 1],
         node.resident_bytes()? as f64 / MIB as f64
