@@ -136,10 +136,12 @@ fn verdicts_are_written_and_all_allowed_is_empty() {
         topic: Some("t".to_owned()),
         expire_seconds: Some(5),
     }));
+    verdicts.push(&Verdict::Allow);
     let (arena, index) = verdicts.finish();
     assert_eq!(arena, b"noabct");
-    assert_eq!(index[..4], [1, 4, 10, 3]);
+    assert_eq!(index[..4], [1, 4, 10, 4]);
     assert_eq!(index[4..14], [0; 10]);
     assert_eq!(index[14..24], [1, 9, 0, 2, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(index[24..], [2, 0, 0, 0, 7, 2, 3, 5, 1, 5]);
+    assert_eq!(index[24..34], [2, 0, 0, 0, 7, 2, 3, 5, 1, 5]);
+    assert_eq!(index[34..], [0; 10]);
 }

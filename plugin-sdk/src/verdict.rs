@@ -46,37 +46,32 @@ pub struct Rewrite {
 }
 
 /// Builds the frame of the verdicts: push one for each message, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Verdicts {
     arena: Vec<u8>,
+    /// Empty as long as every message is allowed, which is what filters mostly say.
     index: Vec<u32>,
-    count: u32,
-    all_allowed: bool,
-}
-
-impl Default for Verdicts {
-    fn default() -> Self {
-        Self::new()
-    }
+    count: usize,
 }
 
 impl Verdicts {
     /// No verdict yet.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            arena: Vec::new(),
-            index: vec![LAYOUT, HEADER_WORDS as u32, ENTRY_WORDS as u32, 0],
-            count: 0,
-            all_allowed: true,
-        }
+        Self::default()
     }
 
     /// Adds the verdict on the next message.
     pub fn push(&mut self, verdict: &Verdict) {
         let mut entry = [0; ENTRY_WORDS];
         match verdict {
-            Verdict::Allow => {}
+            Verdict::Allow => {
+                self.count += 1;
+                if !self.index.is_empty() {
+                    self.index.extend_from_slice(&entry);
+                }
+                return;
+            }
             Verdict::Reject { code, text } => {
                 entry[word::KIND] = 1;
                 entry[word::CODE] = *code;
@@ -98,18 +93,25 @@ impl Verdicts {
                 }
             }
         }
-        self.all_allowed &= *verdict == Verdict::Allow;
+        if self.index.is_empty() {
+            self.index
+                .extend_from_slice(&[LAYOUT, HEADER_WORDS as u32, ENTRY_WORDS as u32, 0]);
+            // Those that were allowed before it.
+            self.index.resize(HEADER_WORDS + self.count * ENTRY_WORDS, 0);
+        }
         self.count += 1;
         self.index.extend_from_slice(&entry);
     }
 
     /// Arena and index. Both are empty when every message is allowed as it is.
+    ///
+    /// # Panics
+    /// Never: a guest has less than 4 GiB, and so fewer verdicts.
     #[must_use]
     pub fn finish(mut self) -> (Vec<u8>, Vec<u32>) {
-        if self.all_allowed {
-            return (Vec::new(), Vec::new());
+        if let Some(count) = self.index.get_mut(3) {
+            *count = u32::try_from(self.count).expect("a guest has less than 4 GiB");
         }
-        self.index[3] = self.count;
         (self.arena, self.index)
     }
 

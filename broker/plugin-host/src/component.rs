@@ -75,6 +75,16 @@ pub struct Inspected {
     pub imports: BTreeSet<String>,
 }
 
+/// Whether a component imports nothing that could make its caller wait.
+pub(crate) fn never_waits(imports: &BTreeSet<String>) -> bool {
+    let interface = |import: &str| -> Option<bool> {
+        let (_, interface) = import.split_once('/')?;
+        let (interface, _) = interface.split_once('@')?;
+        Some(ALWAYS.contains(&interface))
+    };
+    imports.iter().all(|import| interface(import) == Some(true))
+}
+
 /// The digest of these bytes.
 #[must_use]
 pub(crate) fn digest(bytes: &[u8]) -> Digest {

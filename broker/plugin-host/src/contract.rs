@@ -1,10 +1,13 @@
 //! The types of the contract, as they cross the border.
 
+use std::sync::Arc;
 use wasmtime::component::{ComponentType, Lift, Lower, TypedFunc};
 
-pub(crate) type FlatFunction = TypedFunc<(Vec<u8>, Vec<u32>), ((Vec<u8>, Vec<u32>),)>;
+/// Arena and index of a frame, shared with the call while it crosses.
+pub(crate) type SharedFrame = (Arc<Vec<u8>>, Arc<Vec<u32>>);
+pub(crate) type FlatFunction = TypedFunc<SharedFrame, ((Vec<u8>, Vec<u32>),)>;
 pub(crate) type TypedFunction = TypedFunc<(Vec<Outgoing>,), (Vec<TypedVerdict>,)>;
-pub(crate) type PersistFunction = TypedFunc<(Vec<u8>, Vec<u32>), (Result<Done, GuestFailure>,)>;
+pub(crate) type PersistFunction = TypedFunc<SharedFrame, (Result<Done, GuestFailure>,)>;
 pub(crate) type InitFunction = TypedFunc<(String,), (Result<(), String>,)>;
 
 /// A message of `before-send-typed`.

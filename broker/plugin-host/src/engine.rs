@@ -3,7 +3,7 @@
 use crate::limits::{INSTANCES_MAX, MEMORIES_MAX, TABLES_MAX};
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
@@ -64,26 +64,51 @@ fn bound(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// Ticks without a call after which the clock sleeps. Waking it costs a caller more than many ticks cost the clock.
+const LINGER_TICKS: u32 = 50;
+/// A call that begins: one more in the low half, which counts the calls under way, and one more in the high half, which counts
+/// all that ever began.
+const BEGINS: u64 = (1 << 32) + 1;
+/// A call that ends.
+const ENDS: u64 = 1;
+
 /// Moves the engine's epoch on while calls are under way, and sleeps otherwise (M-19).
 #[derive(Debug)]
 pub(crate) struct Ticker {
-    running: Arc<AtomicUsize>,
+    clockwork: Arc<Clockwork>,
     thread: Thread,
+}
+
+/// Shared by those who call and the thread of the clock.
+#[derive(Debug, Default)]
+struct Clockwork {
+    calls: AtomicU64,
+    /// The clock sleeps, or is about to.
+    asleep: AtomicBool,
 }
 
 impl Ticker {
     /// Starts its thread, which ends when the engine is gone.
     pub(crate) fn start(engine: &Engine) -> std::io::Result<Ticker> {
-        let running = Arc::new(AtomicUsize::new(0));
+        let clockwork = Arc::new(Clockwork::default());
         let engine = engine.weak();
-        let counted = Arc::clone(&running);
+        let shared = Arc::clone(&clockwork);
         let thread = std::thread::Builder::new().name("plugin-clock".to_owned());
         let handle = thread.spawn(move || {
+            let (mut seen, mut idle) = (0, 0);
             loop {
-                if counted.load(Ordering::SeqCst) == 0 {
-                    std::thread::park_timeout(Duration::from_secs(1));
+                let calls = shared.calls.load(Ordering::SeqCst);
+                idle = if calls == seen && under_way(calls) == 0 {
+                    idle + 1
                 } else {
+                    0
+                };
+                seen = calls;
+                if idle < LINGER_TICKS {
                     std::thread::sleep(TICK);
+                } else {
+                    idle = LINGER_TICKS;
+                    shared.sleep(seen);
                 }
                 let Some(engine) = engine.upgrade() else {
                     return;
@@ -92,7 +117,7 @@ impl Ticker {
             }
         })?;
         Ok(Ticker {
-            running,
+            clockwork,
             thread: handle.thread().clone(),
         })
     }
@@ -106,21 +131,40 @@ impl Ticker {
     }
 }
 
+impl Clockwork {
+    /// Sleeps until a call begins, at once if one has begun since `seen`. A caller that sees no sleeper has begun before the
+    /// sleeper looks: one of the two sees the other.
+    fn sleep(&self, seen: u64) {
+        self.asleep.store(true, Ordering::SeqCst);
+        if self.calls.load(Ordering::SeqCst) == seen {
+            // Not for ever, because the engine may have gone.
+            std::thread::park_timeout(Duration::from_secs(1));
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+fn under_way(calls: u64) -> u64 {
+    calls & u64::from(u32::MAX)
+}
+
 /// One call under way; it is counted down even when the call unwinds.
-struct Counted<'a>(&'a AtomicUsize);
+struct Counted<'a>(&'a AtomicU64);
 
 impl<'a> Counted<'a> {
     fn new(ticker: &'a Ticker) -> Counted<'a> {
-        if ticker.running.fetch_add(1, Ordering::SeqCst) == 0 {
+        let clockwork = &ticker.clockwork;
+        clockwork.calls.fetch_add(BEGINS, Ordering::SeqCst);
+        if clockwork.asleep.load(Ordering::SeqCst) {
             ticker.thread.unpark();
         }
-        Counted(&ticker.running)
+        Counted(&clockwork.calls)
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(ENDS, Ordering::SeqCst);
     }
 }
 

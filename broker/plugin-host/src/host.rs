@@ -4,7 +4,6 @@ use crate::cache::Cache;
 use crate::component::{Hook, Inspected, inspect};
 use crate::engine::{self, Ticker};
 use crate::instance::{Guest, Prepared};
-use crate::manifest::InstancePolicy;
 use crate::refused::Refused;
 use crate::status::{Logs, Status};
 use crate::worker::Workshop;
@@ -14,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use wasmtime::Engine;
 
 /// How a host runs.
@@ -139,9 +139,7 @@ impl Host {
             .load(&self.engine, request.version.digest, &inspected.component)?;
         let mut config = defaults(&inspected)?;
         config.extend(request.config);
-        let per_call = inspected.manifest.instance.policy == InstancePolicy::PerCall;
-        let limits = inspected.manifest.limits();
-        let prepared = Arc::new(Prepared::new(&self.engine, &component, limits, per_call, config)?);
+        let prepared = Arc::new(Prepared::new(&self.engine, &component, &inspected, config)?);
         let first = Guest::start(&prepared, self.workshop.ticker())?;
         Ok((prepared, first, inspected))
     }
@@ -160,6 +158,21 @@ impl Host {
     /// Does a call on another thread. `reply` is called exactly once, perhaps at once, and must not block.
     pub fn call(&self, call: Call, reply: impl FnOnce(Returned) + Send + 'static) {
         self.workshop.submit(call, Box::new(reply));
+    }
+
+    /// Whether calls of a version that is expected or loaded may run on the thread of the caller once it has proved to be quick;
+    /// not unless this was said.
+    pub fn allow_inline(&self, version: &Version, allowed: bool) {
+        self.workshop.allow_inline(version, allowed);
+    }
+
+    /// Does a call on the calling thread, which is held for two milliseconds of running at most. Only a call of a few messages to a
+    /// version that has proved to be quick runs here, if an instance of it is free. What it takes is taken from `patience`.
+    ///
+    /// # Errors
+    /// Gives the call back, with the time that is left for it, when it has to run elsewhere.
+    pub fn call_inline(&self, call: Box<Call>, patience: &mut Duration) -> Result<Returned, Box<Call>> {
+        self.workshop.call_inline(call, patience)
     }
 
     /// Does a call on the calling thread, which is held until the guest is done: for tools that measure or test a plugin.

@@ -1,6 +1,7 @@
 //! What a guest may import. An interface that it does not get is not linked.
 
 use crate::limits::Watch;
+use crate::patience::Hold;
 use crate::status::Board;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use wasmtime::{Engine, StoreContextMut};
 /// What the host keeps for one guest.
 pub(crate) struct State {
     pub(crate) watch: Watch,
+    pub(crate) hold: Hold,
     pub(crate) board: Arc<Board>,
     pub(crate) config: Arc<serde_json::Map<String, serde_json::Value>>,
     /// The time of the event at hand, ms since 1970.

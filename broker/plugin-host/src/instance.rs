@@ -1,13 +1,16 @@
 //! One guest: a store, its instance, the functions that are called.
 
-use crate::component::Hook;
+use crate::component::{Hook, Inspected, never_waits};
 use crate::contract::{
-    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction, TypedFunction,
+    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction, SharedFrame,
+    TypedFunction,
 };
 use crate::engine::{Ticker, ticks};
-use crate::frame;
+use crate::frame::{self, Frame};
 use crate::imports::{State, interface, linker};
 use crate::limits::{Limits, Watch};
+use crate::manifest::InstancePolicy;
+use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
 use crate::status::Board;
 use crate::typed;
@@ -17,6 +20,7 @@ use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Draft, Message};
 use penstock_core::types::{ChannelKey, Incarnation};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use wasmtime::component::{
     Component, ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc,
@@ -31,6 +35,8 @@ const HANDLES_MAX: usize = 1_024;
 const MEMORY_SHARE: usize = 2;
 /// So is one that grew beyond twice what it had after `init`, and by more than this, bytes: runtimes leak.
 const GROWTH_BYTES: usize = 4 << 20;
+/// Room for frames that an instance keeps for its next call, bytes.
+const FRAME_KEPT_BYTES: usize = 128 << 10;
 
 /// A component with all that its instances share.
 pub(crate) struct Prepared {
@@ -39,6 +45,8 @@ pub(crate) struct Prepared {
     exports: Exports,
     pub(crate) limits: Limits,
     pub(crate) per_call: bool,
+    /// It imports nothing that could make its caller wait.
+    never_waits: bool,
     config: Arc<serde_json::Map<String, serde_json::Value>>,
     config_text: String,
     pub(crate) board: Arc<Board>,
@@ -60,8 +68,7 @@ impl Prepared {
     pub(crate) fn new(
         engine: &Engine,
         component: &Component,
-        limits: Limits,
-        per_call: bool,
+        inspected: &Inspected,
         config: serde_json::Map<String, serde_json::Value>,
     ) -> Result<Prepared, Refused> {
         let linker = linker(engine).map_err(|error| Refused::Io(format!("{error:#}")))?;
@@ -78,8 +85,9 @@ impl Prepared {
                 typed: function(component, Hook::BeforeSendTyped.interface(), "handle"),
                 persist: function(component, Hook::PersistAfter.interface(), "handle"),
             },
-            limits,
-            per_call,
+            limits: inspected.manifest.limits(),
+            per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
+            never_waits: never_waits(&inspected.imports),
             config: Arc::new(config),
             config_text,
             board: Arc::new(Board::new()),
@@ -87,9 +95,27 @@ impl Prepared {
     }
 }
 
+impl Prepared {
+    /// Whether its calls may run on the thread of the caller at all: a filter that waits for nothing, and needs no new instance for
+    /// each.
+    pub(crate) fn may_run_inline(&self) -> bool {
+        let filters = self.exports.flat.is_some() || self.exports.typed.is_some();
+        filters && self.never_waits && !self.per_call
+    }
+}
+
 fn function(component: &Component, of: &str, name: &str) -> Option<ComponentExportIndex> {
     let (_, instance) = component.get_export(None, interface(of))?;
     component.get_export_index(Some(&instance), name)
+}
+
+/// How a call ended.
+pub(crate) struct Ended {
+    pub(crate) returned: Returned,
+    /// Why the instance must not be used again.
+    pub(crate) retired: Option<&'static str>,
+    /// Its memory after the call, bytes.
+    pub(crate) memory: u64,
 }
 
 /// A running guest.
@@ -99,6 +125,8 @@ pub(crate) struct Guest {
     flat: Option<FlatFunction>,
     typed: Option<TypedFunction>,
     persist: Option<PersistFunction>,
+    /// Room of the last frame.
+    room: SharedFrame,
     calls_left: u32,
     born: Instant,
     memory_first: usize,
@@ -157,6 +185,7 @@ impl Guest {
             flat,
             typed,
             persist,
+            room: SharedFrame::default(),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
             memory_first,
@@ -168,17 +197,17 @@ impl Guest {
         Arc::ptr_eq(&self.prepared, prepared)
     }
 
-    /// Does a call, which is ended after `within`. The second value says why the instance must not be used again.
-    pub(crate) fn call(
-        &mut self,
-        call: &Call,
-        within: Duration,
-        ticker: &Ticker,
-    ) -> (Returned, Option<&'static str>) {
-        self.store.set_epoch_deadline(ticks(within));
+    /// Does a call, which is ended when the patience is.
+    pub(crate) fn call(&mut self, call: &Call, patience: Patience, ticker: &Ticker) -> Ended {
+        self.store.set_epoch_deadline(match patience {
+            Patience::Until(within) => ticks(within),
+            Patience::Shard => 1,
+        });
         self.store.set_hostcall_fuel(self.prepared.limits.crossing_bytes);
         self.calls_left = self.calls_left.saturating_sub(1);
-        self.store.data_mut().watch.refused = false;
+        let state = self.store.data_mut();
+        state.watch.refused = false;
+        state.hold = Hold::of(patience);
         let returned = ticker.during(|| match &call.work {
             Work::BeforeSend { drafts, wall_ms } => self.before_send(&call.channel, drafts, *wall_ms),
             Work::PersistAfter {
@@ -187,11 +216,11 @@ impl Guest {
             } => self.persist_after(&call.channel, *incarnation, messages),
         });
         let memory = self.store.data().watch.memory;
-        self.prepared.board.count(|status| {
-            status.memory_high = status.memory_high.max(u64::try_from(memory).unwrap_or(u64::MAX));
-        });
-        let retired = self.retired(&returned, memory);
-        (returned, retired)
+        Ended {
+            retired: self.retired(&returned, memory),
+            returned,
+            memory: u64::try_from(memory).unwrap_or(u64::MAX),
+        }
     }
 
     fn retired(&self, returned: &Returned, memory: usize) -> Option<&'static str> {
@@ -239,8 +268,8 @@ impl Guest {
         let Some(function) = self.flat else {
             return Err(Failed::Call(Failure::NotReady));
         };
-        let frame = frame::wanted(channel, drafts, wall_ms);
-        let ((arena, index),) = self.run(&function, (frame.arena, frame.index))?;
+        let frame = self.frame(|frame| frame.fill_wanted(channel, drafts, wall_ms));
+        let ((arena, index),) = self.run(&function, frame)?;
         frame::verdicts(&arena, &index, drafts, PAYLOAD_BYTES_MAX)
             .map(Answer::Verdicts)
             .map_err(|error| self.bad(&error.to_string()))
@@ -260,8 +289,8 @@ impl Guest {
             first.map_or(0, |message| message.stamp_ms),
             first.map_or(0, |message| message.id.0.cast_unsigned()),
         );
-        let frame = frame::committed(channel, incarnation, messages);
-        let (result,) = self.run(&function, (frame.arena, frame.index))?;
+        let frame = self.frame(|frame| frame.fill_committed(channel, incarnation, messages));
+        let (result,) = self.run(&function, frame)?;
         match result {
             Ok(done) => self.done(done, messages.len()),
             Err(failure) => Err(self.failure(&failure)),
@@ -309,6 +338,21 @@ impl Guest {
         }
     }
 
+    /// A frame in the room of the last one, unless that was a large one.
+    fn frame(&mut self, fill: impl FnOnce(&mut Frame)) -> SharedFrame {
+        // Nobody else holds them between two calls.
+        let (arena, index) = (Arc::make_mut(&mut self.room.0), Arc::make_mut(&mut self.room.1));
+        let mut frame = Frame::default();
+        if arena.capacity() + index.capacity() * size_of::<u32>() <= FRAME_KEPT_BYTES {
+            frame.arena = std::mem::take(arena);
+            frame.index = std::mem::take(index);
+        }
+        fill(&mut frame);
+        *arena = frame.arena;
+        *index = frame.index;
+        self.room.clone()
+    }
+
     /// What the guest reads as the time, and where its random numbers begin: the same for the same message.
     fn moment(&mut self, now_ms: u64, seed: u64) {
         let state = self.store.data_mut();
@@ -327,7 +371,9 @@ impl Guest {
     {
         function.call(&mut self.store, parameters).map_err(|error| {
             let failure = class(&self.store, &error);
-            self.log("error", format!("{error:#}"));
+            if failure != Failure::Timeout || !self.store.data().hold.is_shard() {
+                self.log("error", format!("{error:#}"));
+            }
             Failed::Call(failure)
         })
     }
@@ -346,6 +392,7 @@ impl Guest {
 fn store(prepared: &Prepared) -> Store<State> {
     let state = State {
         watch: Watch::new(&prepared.limits),
+        hold: Hold::default(),
         board: Arc::clone(&prepared.board),
         config: Arc::clone(&prepared.config),
         now_ms: 0,
@@ -353,7 +400,7 @@ fn store(prepared: &Prepared) -> Store<State> {
     };
     let mut store = Store::new(&prepared.engine, state);
     store.limiter(|state| &mut state.watch);
-    store.epoch_deadline_trap();
+    store.epoch_deadline_callback(|mut store| Ok(store.data_mut().hold.tick()));
     store.set_max_component_handles(HANDLES_MAX);
     store
 }
@@ -412,12 +459,13 @@ fn seed_of(number: &[u8], wall_ms: u64) -> u64 {
         })
 }
 
-/// Between 0.8 and 1.2 of this, so that instances made together are not replaced together.
+/// Between 0.8 and 1.2 of this, so that instances made together are not replaced together: multiples of the golden ratio lie far
+/// from those before them.
 fn jittered(calls: u32) -> u32 {
-    let mut byte = [0_u8; 2];
-    // Without entropy all are alike, which costs a little evenness and nothing else.
-    let _ = getrandom::fill(&mut byte);
-    let share = 800 + u64::from(u16::from_be_bytes(byte)) * 400 / u64::from(u16::MAX);
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    const GOLDEN: u32 = 0x9e37_79b9;
+    let place = MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(GOLDEN);
+    let share = 800 + u64::from(place) * 400 / u64::from(u32::MAX);
     u32::try_from(u64::from(calls) * share / 1_000)
         .unwrap_or(u32::MAX)
         .max(1)

@@ -8,6 +8,7 @@
 //! - What is not both asked for and granted is not linked, so there is no check to forget.
 //! - A guest that traps, overruns or fails in the host is dropped with its store; the next call gets a fresh one.
 //! - No call waits without a bound: the queue is bounded, and every call has a deadline.
+//! - A caller's own thread runs only what has proved to be quick, and is held for two ticks of running at most.
 //!
 //! # Absent
 //! Which binding runs when, in which order, and what a failure means: the core decides that.
@@ -23,6 +24,7 @@ mod instance;
 mod limits;
 mod manifest;
 mod packages;
+mod patience;
 mod refused;
 mod status;
 #[cfg(test)]

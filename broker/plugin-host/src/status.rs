@@ -45,6 +45,14 @@ pub struct VersionStatus {
     pub calls: u64,
     /// Messages of these calls.
     pub messages: u64,
+    /// Those of them that ran on the thread of the caller, because the version has proved to be quick.
+    pub calls_inline: u64,
+    /// Whether its calls may run there now.
+    pub inline: bool,
+    /// How often it earned that.
+    pub promotions: u64,
+    /// How often it lost that, by reason.
+    pub demotions: BTreeMap<&'static str, u64>,
     /// Calls that failed, by class.
     pub failures: BTreeMap<Failure, u64>,
     /// Time inside guests, s.

@@ -25,7 +25,7 @@ pub enum Command {
     /// Put load on a server, or measure the machine.
     Bench(penstock_bench::options::Command),
     /// Make, try and deploy plugins.
-    Plugin(penstock_plugin_cli::Command),
+    Plugin(Box<penstock_plugin_cli::Command>),
     /// Compile a component: what the plugin host runs as its child.
     PluginCompile {
         /// The component.
@@ -107,7 +107,7 @@ penstock: a message broker for chat, notifications, live rooms and events
             Some("serve") => Command::Serve(options(words)?),
             Some("key") => alone(Command::Key, words)?,
             Some("bench") => Command::Bench(penstock_bench::options::Command::parse(words)?),
-            Some("plugin") => Command::Plugin(penstock_plugin_cli::Command::parse(words)?),
+            Some("plugin") => Command::Plugin(Box::new(penstock_plugin_cli::Command::parse(words)?)),
             Some("config") => match words.next().as_deref() {
                 Some("check") => Command::ConfigCheck(options(words)?),
                 Some("default") => alone(Command::ConfigDefault, words)?,
@@ -189,7 +189,7 @@ mod tests {
         let help = Command::Bench(penstock_bench::options::Command::Help);
         assert_eq!(parse("bench --help"), Ok(help));
         let help = penstock_plugin_cli::Command::parse([]).expect("the usage");
-        assert_eq!(parse("plugin --help"), Ok(Command::Plugin(help)));
+        assert_eq!(parse("plugin --help"), Ok(Command::Plugin(Box::new(help))));
     }
 
     #[test]

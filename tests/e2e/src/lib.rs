@@ -9,6 +9,7 @@ pub mod garbage;
 pub mod honest;
 mod http;
 pub mod mutations;
+pub mod neighbours;
 mod node;
 mod plugins;
 mod raw;

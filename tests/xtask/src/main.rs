@@ -32,9 +32,10 @@ cargo xtask fuzz [TARGET...] [--minutes N] [--keep] [-- ARGS...]
                                     --keep takes what earlier searches reached into the corpus of the repository
 cargo xtask plugins                 set the machine up and build every plugin from its source to
                                     <target folder>/plugins/<name>.wasm
-cargo xtask hostile [b27] [b53] [--percent N]
+cargo xtask hostile [b27] [b53] [plugins] [--percent N]
                                     the attacks that the tests make small, at the size of their rows: on a quiet machine,
-                                    a minute for b27, a quarter of an hour for b53
+                                    a minute for b27, a quarter of an hour for b53; and what a hostile plugin does to the
+                                    channels that it is not bound to, two minutes
 ";
 
 fn main() -> ExitCode {

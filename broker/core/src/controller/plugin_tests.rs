@@ -164,6 +164,7 @@ fn binding(id: &str) -> Binding {
         start: None,
         attempts_max: 5,
         exact: false,
+        inline: true,
     }
 }
 

@@ -139,6 +139,7 @@ fn stored_binding(binding: &Binding) -> v1::Binding {
         revision: 0,
         incarnation: 0,
         generation: 0,
+        off_shard: !binding.inline,
     }
 }
 
@@ -252,6 +253,7 @@ fn read_binding(stored: &v1::Binding) -> Result<Binding, Corrupt> {
         }),
         attempts_max: stored.attempts_max,
         exact: stored.exact,
+        inline: !stored.off_shard,
     })
 }
 

@@ -65,6 +65,7 @@ fn bound(name: &str, priority: i32, on_error: OnError, selector: Selector) -> Ar
         start: None,
         attempts_max: 0,
         exact: false,
+        inline: true,
     };
     Arc::new(Bound::new(binding, 1, 1, 1, &plugin))
 }

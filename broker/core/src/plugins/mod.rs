@@ -185,6 +185,8 @@ pub struct Binding {
     pub attempts_max: u32,
     /// Whether windows are fixed durably before they are handed out, so that changes of its keys are exact (M-18).
     pub exact: bool,
+    /// Whether a node may run a before-send plugin on the thread of a shard once it has proved to be quick.
+    pub inline: bool,
 }
 
 /// A binding as it stands in the registry.

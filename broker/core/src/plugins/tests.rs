@@ -41,6 +41,7 @@ fn binding(id: &str, priority: i32, selector: Selector) -> Binding {
         start: None,
         attempts_max: 3,
         exact: true,
+        inline: false,
     }
 }
 

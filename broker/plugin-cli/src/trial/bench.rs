@@ -74,8 +74,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
+/// What is called with: what it is called, messages, and the configuration of a fixture.
+type Sample = (String, Vec<Given>, Option<Map<String, Value>>);
+
 /// The messages of the first fixture with their configuration; of a component without a folder, a text of 1 KiB.
-fn sample(options: &Options) -> Result<(String, Vec<Given>, Option<Map<String, Value>>)> {
+fn sample(options: &Options) -> Result<Sample> {
     if options.component.is_some() && options.folder.is_none() {
         let text = "a text without anything in it, ".repeat(33);
         let payload = format!("{{\"type\":1,\"content\":\"{text}\"}}");

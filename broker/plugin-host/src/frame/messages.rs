@@ -15,14 +15,60 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame of `count` entries, of this kind (0 wanted, 1 committed).
-    fn of(count: usize, kind: u32, arena: usize) -> Frame {
+    /// Begins a frame of `count` entries, of this kind (0 wanted, 1 committed), in the room of the former one.
+    fn begin(&mut self, count: usize, kind: u32, arena: usize) {
         let words = MESSAGES_HEADER as usize + count * MESSAGES_ENTRY as usize;
-        let mut index = Vec::with_capacity(words);
-        index.extend_from_slice(&[LAYOUT, MESSAGES_HEADER, MESSAGES_ENTRY, word(count), kind]);
-        Frame {
-            arena: Vec::with_capacity(arena),
-            index,
+        self.arena.clear();
+        self.arena.reserve(arena);
+        self.index.clear();
+        self.index.reserve(words);
+        self.index
+            .extend_from_slice(&[LAYOUT, MESSAGES_HEADER, MESSAGES_ENTRY, word(count), kind]);
+    }
+
+    /// Makes it the frame of drafts of a channel.
+    pub(crate) fn fill_wanted(&mut self, channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) {
+        let bytes = drafts.iter().map(draft_bytes).sum::<usize>() + channel.id.len();
+        self.begin(drafts.len(), 0, bytes);
+        let id = self.put(channel.id.as_bytes());
+        let stamped = Stamped {
+            at_ms: wall_ms,
+            ..Stamped::default()
+        };
+        for draft in drafts {
+            self.entry((u32::from(channel.kind.0), id), draft, &stamped);
+        }
+    }
+
+    /// Makes it the frame of committed messages of a channel.
+    pub(crate) fn fill_committed(
+        &mut self,
+        channel: &ChannelKey,
+        incarnation: Incarnation,
+        messages: &[Message],
+    ) {
+        let bytes = messages
+            .iter()
+            .map(|message| draft_bytes(&message.draft) + channel.id.len() + 64)
+            .sum::<usize>();
+        self.begin(messages.len(), 1, bytes + channel.id.len());
+        let id = self.put(channel.id.as_bytes());
+        let mut event = String::new();
+        for message in messages {
+            event.clear();
+            // Writing to a string cannot fail.
+            let _ = write!(
+                event,
+                "{}:{}:{}:{}",
+                channel.kind.0, channel.id, incarnation.0, message.seq.0
+            );
+            let stamped = Stamped {
+                id: message.id.0.cast_unsigned(),
+                seq: message.seq.0,
+                at_ms: message.stamp_ms,
+                event: self.put(event.as_bytes()),
+            };
+            self.entry((u32::from(channel.kind.0), id), &message.draft, &stamped);
         }
     }
 
@@ -33,26 +79,42 @@ impl Frame {
         [at, word(bytes.len())]
     }
 
-    fn entry(&mut self, channel: (u32, [u32; 2]), draft: &Draft, stamped: &Stamped) {
-        let (kind, id) = channel;
+    fn entry(&mut self, (kind, id): (u32, [u32; 2]), draft: &Draft, stamped: &Stamped) {
         let sender = self.put(draft.from_uid.as_str().as_bytes());
         let payload = self.put(&draft.payload);
         let number = self.put(draft.client_msg_no.as_bytes());
         let topic = self.put(draft.topic.as_bytes());
-        self.index.extend_from_slice(&id);
-        self.index.push(kind);
-        self.index.extend_from_slice(&sender);
-        self.index.extend_from_slice(&payload);
-        self.index.extend_from_slice(&number);
-        self.index.extend_from_slice(&topic);
-        self.index
-            .extend_from_slice(&[draft.expire_s, flags(draft.flags), u32::from(draft.setting)]);
-        self.index.extend_from_slice(&halves(stamped.id));
-        self.index.extend_from_slice(&halves(stamped.seq));
-        self.index.extend_from_slice(&halves(stamped.at_ms));
-        self.index.extend_from_slice(&stamped.event);
-        // No attributes and no hops yet.
-        self.index.extend_from_slice(&[0, 0, 0, 0]);
+        let (message, seq, at) = (halves(stamped.id), halves(stamped.seq), halves(stamped.at_ms));
+        let entry: [u32; MESSAGES_ENTRY as usize] = [
+            id[0],
+            id[1],
+            kind,
+            sender[0],
+            sender[1],
+            payload[0],
+            payload[1],
+            number[0],
+            number[1],
+            topic[0],
+            topic[1],
+            draft.expire_s,
+            flags(draft.flags),
+            u32::from(draft.setting),
+            message[0],
+            message[1],
+            seq[0],
+            seq[1],
+            at[0],
+            at[1],
+            stamped.event[0],
+            stamped.event[1],
+            // No attributes and no hops yet.
+            0,
+            0,
+            0,
+            0,
+        ];
+        self.index.extend_from_slice(&entry);
     }
 }
 
@@ -68,45 +130,16 @@ struct Stamped {
 /// Drafts of a channel.
 #[must_use]
 pub fn wanted(channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) -> Frame {
-    let bytes = drafts.iter().map(draft_bytes).sum::<usize>() + channel.id.len();
-    let mut frame = Frame::of(drafts.len(), 0, bytes);
-    let id = frame.put(channel.id.as_bytes());
-    for draft in drafts {
-        let stamped = Stamped {
-            at_ms: wall_ms,
-            ..Stamped::default()
-        };
-        frame.entry((u32::from(channel.kind.0), id), draft, &stamped);
-    }
+    let mut frame = Frame::default();
+    frame.fill_wanted(channel, drafts, wall_ms);
     frame
 }
 
 /// Committed messages of a channel.
 #[must_use]
 pub fn committed(channel: &ChannelKey, incarnation: Incarnation, messages: &[Message]) -> Frame {
-    let bytes = messages
-        .iter()
-        .map(|message| draft_bytes(&message.draft) + channel.id.len() + 64)
-        .sum::<usize>();
-    let mut frame = Frame::of(messages.len(), 1, bytes + channel.id.len());
-    let id = frame.put(channel.id.as_bytes());
-    let mut event = String::new();
-    for message in messages {
-        event.clear();
-        // Writing to a string cannot fail.
-        let _ = write!(
-            event,
-            "{}:{}:{}:{}",
-            channel.kind.0, channel.id, incarnation.0, message.seq.0
-        );
-        let stamped = Stamped {
-            id: message.id.0.cast_unsigned(),
-            seq: message.seq.0,
-            at_ms: message.stamp_ms,
-            event: frame.put(event.as_bytes()),
-        };
-        frame.entry((u32::from(channel.kind.0), id), &message.draft, &stamped);
-    }
+    let mut frame = Frame::default();
+    frame.fill_committed(channel, incarnation, messages);
     frame
 }
 

@@ -329,6 +329,14 @@ pub const KEYS: &[KeyInfo] = &[
         "Raise it for clients that acknowledge in large batches.",
     ),
     key(
+        "plugins.inline",
+        "true",
+        Kind::Switch,
+        "Whether a before-send plugin that has proved to be quick runs on the thread of the shard. That spares a message the \
+         way to another thread and back; a call that takes longer than two milliseconds is ended and done elsewhere.",
+        "To keep the shards free of plugins, if you do not trust yours to stay quick; for one of them, the binding says `inline`.",
+    ),
+    key(
         "store.low_space_bytes",
         "1073741824",
         Kind::Number {

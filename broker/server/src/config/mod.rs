@@ -43,6 +43,8 @@ pub struct Settings {
     pub person_allowlist_required: bool,
     /// Bounds of the core.
     pub limits: Limits,
+    /// Quick filters may run on the shards.
+    pub plugins_inline: bool,
     /// Free space below which sends are refused, bytes.
     pub low_space_bytes: u64,
     /// Start a damaged single copy.
@@ -136,6 +138,7 @@ impl Settings {
             api_key_sha256: values.digest("auth.api_key_sha256")?,
             person_allowlist_required: values.boolean("message.person_allowlist_required")?,
             limits,
+            plugins_inline: values.boolean("plugins.inline")?,
             low_space_bytes: values.integer("store.low_space_bytes")?,
             accept_lost_data: values.boolean("store.accept_lost_data")?,
             log_level: values.log_filter("log.level")?,

@@ -12,6 +12,7 @@ use penstock_core::shard::Peer;
 use penstock_core::types::{ConnectionId, NodeId};
 use penstock_store::{Store, Writer};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The way to the clients of this node: the gateway.
 pub trait Clients: Send + Sync {
@@ -23,6 +24,11 @@ pub trait Clients: Send + Sync {
 
 /// Runs plugins.
 pub trait Plugins: Send + Sync {
+    /// Does a call on the thread of the caller, when it may run there and there is patience left: what it takes is taken from that.
+    ///
+    /// # Errors
+    /// Gives the call back, to be done by [`Plugins::call`].
+    fn call_inline(&self, call: Box<Call>, patience: &mut Duration) -> Result<Returned, Box<Call>>;
     /// Does a call without blocking. The reply is called exactly once, whatever becomes of the call.
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>);
 }

@@ -11,11 +11,14 @@ use penstock_core::shard::Shard;
 use penstock_core::types::ConnectionId;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// After so many events, or frames for clients, what gathered is handed over, so that the network and the disk go on meanwhile. Each
 /// hand-over wakes other threads, which costs as much as an event.
 const EVENTS_TOGETHER: usize = 64;
 const FRAMES_TOGETHER_MAX: usize = 256;
+/// So long may plugins keep this thread between two looks at elections and deadlines, and a call that is begun then a little longer.
+const PLUGIN_PATIENCE: Duration = Duration::from_millis(1);
 
 /// A shard and all it needs to run.
 pub(super) struct ShardThread {
@@ -26,6 +29,10 @@ pub(super) struct ShardThread {
     effects: Vec<Effect>,
     /// For clients, until the events at hand are handled.
     frames: Vec<(ConnectionId, ServerFrame)>,
+    /// What plugins answered on this thread while the last event was handled.
+    returned: VecDeque<Event>,
+    /// What is left for them.
+    patience: Duration,
     space_low: bool,
 }
 
@@ -38,6 +45,8 @@ impl ShardThread {
             shared,
             effects: Vec::new(),
             frames: Vec::new(),
+            returned: VecDeque::new(),
+            patience: PLUGIN_PATIENCE,
             space_low: false,
         }
     }
@@ -50,6 +59,7 @@ impl ShardThread {
             if self.mailbox.drain(&mut batch, deadline) == Drained::Stopped {
                 return;
             }
+            self.patience = PLUGIN_PATIENCE;
             let low = self.shared.store.space_low();
             if std::mem::replace(&mut self.space_low, low) != low {
                 self.step(Event::Space { low });
@@ -58,6 +68,7 @@ impl ShardThread {
                 self.step(event);
                 if batch.len() % EVENTS_TOGETHER == 0 && !batch.is_empty() {
                     self.hand_over(false);
+                    self.patience = PLUGIN_PATIENCE;
                     // Under a flood the batch takes long, and elections and deadlines do not wait for its end.
                     self.expire();
                 }
@@ -82,6 +93,14 @@ impl ShardThread {
     }
 
     fn step(&mut self, event: Event) {
+        self.handle(event);
+        // An answer may lead to the next call, as long as there is patience left for it.
+        while let Some(event) = self.returned.pop_front() {
+            self.handle(event);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
         let now = self.shared.clock.now();
         let mut effects = std::mem::take(&mut self.effects);
         let pinned: Vec<Key> = match &event {
@@ -131,9 +150,16 @@ impl ShardThread {
             }
             Effect::Answer { token, answer } => self.shared.answers.resolve(token, answer),
             Effect::CallPlugin { token, call } => {
-                let mailbox = Arc::clone(&self.mailbox);
-                let reply = move |returned| mailbox.complete(Event::PluginReturned { token, returned });
-                self.shared.plugins.call(*call, Box::new(reply));
+                match self.shared.plugins.call_inline(call, &mut self.patience) {
+                    // The shard is not entered again before all that it wants is done (M-19).
+                    Ok(returned) => self.returned.push_back(Event::PluginReturned { token, returned }),
+                    Err(call) => {
+                        let mailbox = Arc::clone(&self.mailbox);
+                        let reply =
+                            move |returned| mailbox.complete(Event::PluginReturned { token, returned });
+                        self.shared.plugins.call(*call, Box::new(reply));
+                    }
+                }
             }
             Effect::Registry(registry) => {
                 self.shared.registry.send_replace(registry);

@@ -61,10 +61,15 @@ impl Keeper {
             stays
         });
         for (version, bound) in wanted {
-            if self.known.contains(&version) {
+            let known = self.known.contains(&version);
+            if !known {
+                self.plugins.host.expect(&version);
+            }
+            let inline = self.plugins.inline && bound.binding.inline;
+            self.plugins.host.allow_inline(&version, inline);
+            if known {
                 continue;
             }
-            self.plugins.host.expect(&version);
             let plugins = Arc::clone(&self.plugins);
             let of = version.clone();
             plugins.progress.send_modify(|progress| progress.loading += 1);

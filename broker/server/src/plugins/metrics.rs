@@ -30,25 +30,58 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
     for (binding, counted) in &bindings {
         let _ = writeln!(out, "{high}{{binding=\"{binding}\"}} {}", counted.memory_high);
     }
-    let failures = "penstock_plugin_failures_total";
-    help(out, failures, "counter", "Calls that failed, by class.");
-    for (binding, counted) in &bindings {
-        for (failure, count) in &counted.failures {
-            let class = failure.name();
-            let _ = writeln!(
-                out,
-                "{failures}{{binding=\"{binding}\",class=\"{class}\"}} {count}"
-            );
-        }
-    }
-    let retired = "penstock_plugin_instances_retired_total";
-    help(out, retired, "counter", "Instances that were dropped, by reason.");
-    for (binding, counted) in &bindings {
-        for (reason, count) in &counted.retired {
-            let _ = writeln!(
-                out,
-                "{retired}{{binding=\"{binding}\",reason=\"{reason}\"}} {count}"
-            );
+    let failures = |status: &VersionStatus| {
+        let counts = status.failures.iter();
+        counts.map(|(failure, count)| (failure.name(), *count)).collect()
+    };
+    labelled(
+        out,
+        &bindings,
+        ("penstock_plugin_failures_total", "class"),
+        "Calls that failed, by class.",
+        failures,
+    );
+    labelled(
+        out,
+        &bindings,
+        ("penstock_plugin_instances_retired_total", "reason"),
+        "Instances that were dropped, by reason.",
+        |status| {
+            status
+                .retired
+                .iter()
+                .map(|(reason, count)| (*reason, *count))
+                .collect()
+        },
+    );
+    labelled(
+        out,
+        &bindings,
+        ("penstock_plugin_demotions_total", "reason"),
+        "How often calls of a version were sent back from the threads of shards, by reason.",
+        |status| {
+            status
+                .demotions
+                .iter()
+                .map(|(reason, count)| (*reason, *count))
+                .collect()
+        },
+    );
+}
+
+/// Appends a counter that has a label beside the binding, under this name.
+fn labelled(
+    out: &mut String,
+    bindings: &BTreeMap<&str, VersionStatus>,
+    (name, label): (&'static str, &'static str),
+    text: &'static str,
+    counts: fn(&VersionStatus) -> Vec<(&'static str, u64)>,
+) {
+    help(out, name, "counter", text);
+    for (binding, counted) in bindings {
+        for (value, count) in counts(counted) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{name}{{binding=\"{binding}\",{label}=\"{value}\"}} {count}");
         }
     }
 }
@@ -60,11 +93,21 @@ type Series = (&'static str, &'static str, fn(&VersionStatus) -> f64);
     clippy::cast_precision_loss,
     reason = "the format has floating point numbers only"
 )]
-const SERIES: [Series; 6] = [
+const SERIES: [Series; 8] = [
     (
         "penstock_plugin_calls_total",
         "Calls that ended, well or not.",
         |status| status.calls as f64,
+    ),
+    (
+        "penstock_plugin_calls_inline_total",
+        "Those of them that ran on the thread of a shard.",
+        |status| status.calls_inline as f64,
+    ),
+    (
+        "penstock_plugin_promotions_total",
+        "How often a version earned it that its calls run on the threads of shards.",
+        |status| status.promotions as f64,
     ),
     (
         "penstock_plugin_messages_total",
@@ -96,6 +139,8 @@ const SERIES: [Series; 6] = [
 /// The versions of a binding are counted together.
 fn add(sum: &mut VersionStatus, counted: &VersionStatus) {
     sum.calls += counted.calls;
+    sum.calls_inline += counted.calls_inline;
+    sum.promotions += counted.promotions;
     sum.messages += counted.messages;
     sum.guest_s += counted.guest_s;
     sum.queue_s += counted.queue_s;
@@ -107,5 +152,8 @@ fn add(sum: &mut VersionStatus, counted: &VersionStatus) {
     }
     for (reason, count) in &counted.retired {
         *sum.retired.entry(reason).or_default() += count;
+    }
+    for (reason, count) in &counted.demotions {
+        *sum.demotions.entry(reason).or_default() += count;
     }
 }

@@ -37,6 +37,8 @@ const THREADS: usize = 4;
 #[derive(Debug)]
 pub struct Plugins {
     host: Host,
+    /// Whether quick filters may run on the shards.
+    inline: bool,
     artifacts: Artifacts,
     /// What could not be loaded, and why.
     failed: Mutex<BTreeMap<Version, String>>,
@@ -53,12 +55,12 @@ struct Progress {
 }
 
 impl Plugins {
-    /// Starts the host over the folder of plugins within the data directory. Nothing is written yet: whether the directory is one
-    /// of a node is found out later.
+    /// Starts the host over the folder of plugins within the data directory; `inline` says whether filters that proved to be quick
+    /// may run on the shards. Nothing is written yet: whether the directory is one of a node is found out later.
     ///
     /// # Errors
     /// When the system gives no threads.
-    pub fn start(data: &Path) -> Result<Plugins, Refused> {
+    pub fn start(data: &Path, inline: bool) -> Result<Plugins, Refused> {
         let folder = data.join("plugins");
         let this = std::env::current_exe()
             .map_err(|error| Refused::Io(format!("the path of this program is unknown: {error}")))?;
@@ -69,6 +71,7 @@ impl Plugins {
         })?;
         Ok(Plugins {
             host,
+            inline,
             artifacts: Artifacts::new(folder.join("components")),
             failed: Mutex::default(),
             progress: watch::Sender::default(),
@@ -103,6 +106,10 @@ impl Plugins {
                 "generation": version.generation,
                 "state": "ready",
                 "calls": status.calls,
+                "calls_inline": status.calls_inline,
+                "inline": status.inline,
+                "promotions": status.promotions,
+                "demotions": status.demotions,
                 "messages": status.messages,
                 "failures": failures,
                 "guest_seconds": status.guest_s,
@@ -176,6 +183,10 @@ impl Plugins {
 }
 
 impl crate::driver::Plugins for Plugins {
+    fn call_inline(&self, call: Box<Call>, patience: &mut Duration) -> Result<Returned, Box<Call>> {
+        self.host.call_inline(call, patience)
+    }
+
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
         self.host.call(call, reply);
     }

@@ -7,13 +7,12 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use penstock_e2e::garbage::{self, Flood};
-use penstock_e2e::{Node, mutations};
+use penstock_e2e::{Node, mutations, neighbours};
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str =
-    "hostile [b27] [b53] [--percent N]   the rows at full size, or at so much of it; both unless named";
+const USAGE: &str = "hostile [b27] [b53] [plugins] [--percent N]   at full size, or at so much of it; the two rows unless named";
 
 /// Descriptors that this program needs, and the node as many.
 const DESCRIPTORS: u64 = 4_096;
@@ -44,6 +43,10 @@ fn attack() -> Result<()> {
     for row in &wanted.rows {
         let begin = Instant::now();
         let say = |line: &str| println!("{row} {:6.1} s: {line}", begin.elapsed().as_secs_f64());
+        if row == "plugins" {
+            neighbours::run(wanted.percent, &say)?;
+            continue;
+        }
         let node = Node::start_logged(None, &[])?;
         let outcome = if row == "b27" {
             let full = Flood::FULL;
@@ -72,7 +75,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wanted> {
     };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "b27" | "b53" => wanted.rows.push(argument),
+            "b27" | "b53" | "plugins" => wanted.rows.push(argument),
             "--percent" => {
                 let percent = arguments.next().and_then(|number| number.parse().ok());
                 wanted.percent = percent

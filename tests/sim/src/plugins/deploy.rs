@@ -183,6 +183,7 @@ impl Deployer {
             // One gives up after some attempts, the other one never does.
             attempts_max: if at == FOLLOWING { 3 } else { 0 },
             exact: follows && self.exact,
+            inline: true,
         }
     }
 

@@ -43,6 +43,7 @@ pub(in crate::http) struct Wanted {
     attempts_max: Option<u32>,
     #[serde(default)]
     exact: bool,
+    inline: Option<bool>,
     /// What it must still be at; without it, what it is at now.
     revision: Option<u64>,
 }
@@ -182,6 +183,7 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
         },
         attempts_max: wanted.attempts_max.unwrap_or(ATTEMPTS_MAX),
         exact: wanted.exact,
+        inline: wanted.inline.unwrap_or(true),
     })
 }
 

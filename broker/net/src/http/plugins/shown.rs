@@ -93,6 +93,7 @@ pub(super) fn bound(bound: &Bound) -> Value {
         },
         "attempts_max": binding.attempts_max,
         "exact": binding.exact,
+        "inline": binding.inline,
     })
 }
 

@@ -5,6 +5,7 @@ mod broken;
 mod consumers;
 mod desk;
 mod filters;
+mod inline;
 mod languages;
 mod letters;
 mod refused;
@@ -68,6 +69,18 @@ fn content(payload: &Value) -> Result<String> {
 fn base64_of(text: &str) -> Result<Vec<u8>> {
     use base64::Engine as _;
     Ok(base64::engine::general_purpose::STANDARD.decode(text)?)
+}
+
+/// The same plugin under another digest: a custom section more.
+fn another(component: &[u8], text: &str) -> Vec<u8> {
+    let mut other = component.to_vec();
+    let name = b"remark";
+    let length = u8::try_from(1 + name.len() + text.len()).expect("short");
+    assert!(length < 0x80, "one byte of length");
+    other.extend([0, length, 6]);
+    other.extend(name);
+    other.extend(text.as_bytes());
+    other
 }
 
 /// The next text that a client receives.

@@ -1,24 +1,12 @@
 //! From a proposal to a promotion and back, under traffic and over a crash.
 
-use super::{history, say, with};
+use super::{another, history, say, with};
 use anyhow::{Context, Result, ensure};
 use penstock_e2e::{Node, Raw, component, get, post, propose, until_ready};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const NAME: &str = "profanity-filter";
-
-/// The same plugin under another digest: a custom section more.
-fn another(component: &[u8], text: &str) -> Vec<u8> {
-    let mut other = component.to_vec();
-    let name = b"remark";
-    let length = u8::try_from(1 + name.len() + text.len()).expect("short");
-    assert!(length < 0x80, "one byte of length");
-    other.extend([0, length, 6]);
-    other.extend(name);
-    other.extend(text.as_bytes());
-    other
-}
 
 fn change(node: &Node, action: &str, wish: &Value) -> Result<Value> {
     let answer = post(node.http(), &format!("/v1/plugins/{NAME}/{action}"), wish)?;

@@ -1,77 +1,24 @@
 //! The threads that guests run on, and the lanes in which calls wait for them: one for each version, so that a slow plugin
 //! holds up its own calls alone.
 
+mod inline;
+mod lanes;
+mod pace;
+
 use crate::engine::Ticker;
 use crate::instance::{Guest, Prepared};
+use crate::patience::Patience;
 use crate::refused::Refused;
+use lanes::{Errand, Job, Lanes, Reply, TEND, Task, Turn};
+use pace::Ran;
 use penstock_core::hooks::call::{Call, Failed, Returned, Version, Work};
 use penstock_core::hooks::pipeline::Failure;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Calls that may wait in one lane.
 const LANE_CALLS_MAX: usize = 256;
-/// An instance that was not called for so long is dropped, but for one of each version: a call should not wait for `init`.
-const IDLE: Duration = Duration::from_secs(60);
-/// How often idle ones are looked for.
-const TEND: Duration = Duration::from_secs(5);
-
-/// Is told the result of a call, exactly once.
-pub(crate) type Reply = Box<dyn FnOnce(Returned) + Send>;
-
-/// A call that waits.
-struct Job {
-    call: Call,
-    reply: Reply,
-    since: Instant,
-}
-
-/// The calls and the warm instances of one version.
-#[derive(Default)]
-struct Lane {
-    /// Tells this life of the version from an earlier one, whose calls may still run.
-    number: u64,
-    waiting: VecDeque<Job>,
-    /// None while it is still being loaded.
-    prepared: Option<Arc<Prepared>>,
-    /// Used from the end, so that those in front become idle.
-    warm: Vec<(Guest, Instant)>,
-    running: usize,
-    /// Whether it stands in the list of lanes that have work.
-    queued: bool,
-}
-
-#[derive(Default)]
-struct Lanes {
-    lanes: BTreeMap<Version, Lane>,
-    /// Versions with work that may start, in turn.
-    ready: VecDeque<Version>,
-    numbers: u64,
-    tended: Option<Instant>,
-    stopped: bool,
-}
-
-impl Lanes {
-    fn lane(&mut self, version: &Version) -> &mut Lane {
-        let numbers = &mut self.numbers;
-        self.lanes.entry(version.clone()).or_insert_with(|| {
-            *numbers += 1;
-            Lane {
-                number: *numbers,
-                ..Lane::default()
-            }
-        })
-    }
-}
-
-/// A call whose turn it is.
-struct Turn {
-    job: Job,
-    lane: u64,
-    prepared: Arc<Prepared>,
-    guest: Option<Guest>,
-}
 
 /// Shared by the host and its threads.
 pub(crate) struct Workshop {
@@ -80,6 +27,42 @@ pub(crate) struct Workshop {
     ticker: Ticker,
     /// Calls of one version at a time: one slow plugin never holds all threads.
     running_max: usize,
+    /// Warm instances of one version: as many as run at a time, and some for callers that run it themselves.
+    warm_max: usize,
+}
+
+/// What became of a call.
+struct Worked {
+    returned: Returned,
+    /// The instance, none when there was no time to start one or it could not be.
+    guest: Option<Guest>,
+    /// Why it must not be used again.
+    retired: Option<&'static str>,
+    /// How it ran, if it did.
+    ran: Option<Ran>,
+    /// Memory of the instance after it, bytes; 0 when it did not run.
+    memory: u64,
+}
+
+impl Worked {
+    /// A call that did not run.
+    fn without(failure: Failure, guest: Option<Guest>) -> Worked {
+        Worked {
+            returned: Err(Failed::Call(failure)),
+            guest,
+            retired: None,
+            ran: None,
+            memory: 0,
+        }
+    }
+
+    /// The instance for the next call, and the one that ends.
+    fn split(guest: Option<Guest>, retired: Option<&'static str>) -> (Option<Guest>, Option<Guest>) {
+        match retired {
+            None => (guest, None),
+            Some(_) => (None, guest),
+        }
+    }
 }
 
 impl Workshop {
@@ -89,6 +72,7 @@ impl Workshop {
             wake: Condvar::new(),
             ticker,
             running_max: (threads / 2).max(1),
+            warm_max: threads.max(1),
         }
     }
 
@@ -114,6 +98,7 @@ impl Workshop {
             return drop(first);
         };
         lane.prepared = Some(prepared);
+        lane.pace.begin_anew();
         let former = std::mem::replace(&mut lane.warm, vec![(first, Instant::now())]);
         self.start(&mut lanes, version);
         drop(lanes);
@@ -188,55 +173,42 @@ impl Workshop {
         }
     }
 
-    /// The next call, in turn of the versions. None once the host stops.
-    fn next(&self) -> Option<Turn> {
+    /// What is to be done next, calls in turn of the versions. None once the host stops.
+    fn next(&self) -> Option<Task> {
         let mut lanes = self.lock();
         loop {
             if lanes.stopped {
                 return None;
             }
-            let idle = idle(&mut lanes);
+            let idle = lanes.idle();
             if !idle.is_empty() {
                 drop(lanes);
                 drop(idle);
                 lanes = self.lock();
                 continue;
             }
+            if let Some(errand) = lanes.errands.pop_front() {
+                return Some(Task::Replace(errand));
+            }
             let Some(version) = lanes.ready.pop_front() else {
                 let waited = self.wake.wait_timeout(lanes, TEND);
                 lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             };
-            // A version that went, or went and is expected again, stands here from its former life.
-            let Some(lane) = lanes.lanes.get_mut(&version) else {
-                continue;
-            };
-            let Some(prepared) = lane.prepared.clone() else {
-                lane.queued = false;
-                continue;
-            };
-            lane.queued = false;
-            let Some(job) = lane.waiting.pop_front() else {
-                continue;
-            };
-            lane.running += 1;
-            let turn = Turn {
-                job,
-                lane: lane.number,
-                prepared,
-                guest: lane.warm.pop().map(|(guest, _)| guest),
-            };
-            self.start(&mut lanes, &version);
-            return Some(turn);
+            if let Some(turn) = lanes.turn(&version) {
+                self.start(&mut lanes, &version);
+                return Some(Task::Call(turn));
+            }
         }
     }
 
     /// A call of this life of the version ended, and this instance is left.
-    fn ended(&self, version: &Version, number: u64, guest: Option<Guest>) {
+    fn ended(&self, version: &Version, number: u64, guest: Option<Guest>, ran: Option<Ran>) {
         let mut lanes = self.lock();
         let surplus = guest.and_then(|guest| self.put(&mut lanes, version, guest));
-        if let Some(lane) = lanes.lanes.get_mut(version).filter(|lane| lane.number == number) {
+        if let Some(lane) = lanes.life(version, number) {
             lane.running = lane.running.saturating_sub(1);
+            lane.count(ran, Instant::now());
             self.start(&mut lanes, version);
         }
         drop(lanes);
@@ -257,7 +229,7 @@ impl Workshop {
                 .prepared
                 .as_ref()
                 .is_some_and(|prepared| guest.is_of(prepared));
-            current && lane.warm.len() < self.running_max
+            current && lane.warm.len() < self.warm_max
         });
         match lane {
             Some(lane) => {
@@ -288,7 +260,9 @@ impl Workshop {
             .values_mut()
             .flat_map(|lane| lane.waiting.drain(..))
             .collect();
+        let errands: VecDeque<Errand> = std::mem::take(&mut lanes.errands);
         drop(lanes);
+        drop(errands);
         self.wake.notify_all();
         for job in waiting {
             (job.reply)(Err(Failed::Call(Failure::NotReady)));
@@ -297,21 +271,33 @@ impl Workshop {
 
     /// What a thread does until the host stops.
     pub(crate) fn run(&self) {
-        while let Some(turn) = self.next() {
-            let Turn {
-                job,
-                lane,
-                prepared,
-                guest,
-            } = turn;
-            let version = job.call.version.clone();
-            let (returned, guest) = self.work(&job.call, job.since.elapsed(), &prepared, guest);
-            let retired = guest.is_none();
-            self.ended(&version, lane, guest);
-            (job.reply)(returned);
-            if retired {
-                self.refill(&version, &prepared);
+        while let Some(task) = self.next() {
+            match task {
+                Task::Call(turn) => self.take_turn(turn),
+                Task::Replace(errand) => {
+                    drop(errand.gone);
+                    self.refill(&errand.version, &errand.prepared);
+                }
             }
+        }
+    }
+
+    fn take_turn(&self, turn: Turn) {
+        let Turn {
+            job,
+            lane,
+            prepared,
+            guest,
+        } = turn;
+        let worked = self.work(&job.call, job.since.elapsed(), &prepared, guest);
+        let (kept, gone) = Worked::split(worked.guest, worked.retired);
+        let retired = kept.is_none();
+        self.ended(&job.call.version, lane, kept, worked.ran);
+        (job.reply)(worked.returned);
+        // Whoever waits for the answer does not wait for this.
+        drop(gone);
+        if retired {
+            self.refill(&job.call.version, &prepared);
         }
     }
 
@@ -335,25 +321,21 @@ impl Workshop {
         let Some((prepared, guest)) = found else {
             return Err(Failed::Call(Failure::NotReady));
         };
-        let (returned, guest) = self.work(call, Duration::ZERO, &prepared, guest);
-        match guest {
+        let worked = self.work(call, Duration::ZERO, &prepared, guest);
+        let (kept, gone) = Worked::split(worked.guest, worked.retired);
+        drop(gone);
+        match kept {
             Some(guest) => self.keep(&call.version, guest),
             None => self.refill(&call.version, &prepared),
         }
-        returned
+        worked.returned
     }
 
-    fn work(
-        &self,
-        call: &Call,
-        waited: Duration,
-        prepared: &Arc<Prepared>,
-        guest: Option<Guest>,
-    ) -> (Returned, Option<Guest>) {
+    fn work(&self, call: &Call, waited: Duration, prepared: &Arc<Prepared>, guest: Option<Guest>) -> Worked {
         let left = call.within.saturating_sub(waited);
-        let (returned, guest) = if left.is_zero() {
+        let worked = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
-            (Err(Failed::Call(Failure::Busy)), guest)
+            Worked::without(Failure::Busy, guest)
         } else {
             self.call(call, left, prepared, guest)
         };
@@ -361,64 +343,55 @@ impl Workshop {
             status.calls += 1;
             status.queue_s += waited.as_secs_f64();
             status.messages += messages(call);
-            if let Err(failed) = &returned {
+            status.memory_high = status.memory_high.max(worked.memory);
+            if let Some(ran) = &worked.ran {
+                status.guest_s += ran.took.as_secs_f64();
+            }
+            if let Some(reason) = worked.retired {
+                *status.retired.entry(reason).or_default() += 1;
+            }
+            if let Err(failed) = &worked.returned {
                 *status.failures.entry(failure_of(failed)).or_default() += 1;
             }
         });
-        (returned, guest)
+        worked
     }
 
-    fn call(
-        &self,
-        call: &Call,
-        within: Duration,
-        prepared: &Arc<Prepared>,
-        guest: Option<Guest>,
-    ) -> (Returned, Option<Guest>) {
+    fn call(&self, call: &Call, within: Duration, prepared: &Arc<Prepared>, guest: Option<Guest>) -> Worked {
         let started = match guest {
             Some(guest) => Ok(guest),
             None => Guest::start(prepared, &self.ticker),
         };
         let mut guest = match started {
             Ok(guest) => guest,
-            Err(refused) => return (Err(not_started(prepared, &refused)), None),
+            Err(refused) => return Worked::without(not_started(prepared, &refused), None),
         };
         let began = Instant::now();
-        let (returned, retired) = guest.call(call, within, &self.ticker);
-        let took = began.elapsed();
-        prepared.board.count(|status| {
-            status.guest_s += took.as_secs_f64();
-            if let Some(reason) = retired {
-                *status.retired.entry(reason).or_default() += 1;
-            }
-        });
-        (returned, retired.is_none().then_some(guest))
-    }
-}
-
-/// Takes out what nobody called for long.
-fn idle(lanes: &mut Lanes) -> Vec<Guest> {
-    let now = Instant::now();
-    if lanes
-        .tended
-        .is_some_and(|tended| now.duration_since(tended) < TEND)
-    {
-        return Vec::new();
-    }
-    lanes.tended = Some(now);
-    let mut idle = Vec::new();
-    for lane in lanes.lanes.values_mut() {
-        while lane.warm.len() > 1 && now.duration_since(lane.warm[0].1) > IDLE {
-            idle.push(lane.warm.remove(0).0);
+        let ended = guest.call(call, Patience::Until(within), &self.ticker);
+        let ran = Ran {
+            took: began.elapsed(),
+            inline: false,
+            messages: messages(call),
+            failed: ended
+                .returned
+                .as_ref()
+                .err()
+                .map(|failed| failure_of(failed).name()),
+        };
+        Worked {
+            returned: ended.returned,
+            guest: Some(guest),
+            retired: ended.retired,
+            ran: Some(ran),
+            memory: ended.memory,
         }
     }
-    idle
 }
 
 /// An instance that ran before does not start any more: its class is the one that operators look for.
-fn not_started(prepared: &Prepared, refused: &Refused) -> Failed {
+fn not_started(prepared: &Prepared, refused: &Refused) -> Failure {
     prepared.board.log("error", 0, refused.to_string());
-    Failed::Call(Failure::NotReady)
+    Failure::NotReady
 }
 
 fn messages(call: &Call) -> u64 {

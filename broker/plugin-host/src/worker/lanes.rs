@@ -1,0 +1,156 @@
+//! Where calls wait: a lane for each version.
+
+use super::pace::{Change, Pace, Ran};
+use crate::instance::{Guest, Prepared};
+use crate::status::Board;
+use penstock_core::hooks::call::{Call, Returned, Version};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// An instance that was not called for so long is dropped, but for one of each version: a call should not wait for `init`.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often idle ones are looked for.
+pub(super) const TEND: Duration = Duration::from_secs(5);
+
+/// Is told the result of a call, exactly once.
+pub(crate) type Reply = Box<dyn FnOnce(Returned) + Send>;
+
+/// A call that waits.
+pub(super) struct Job {
+    pub(super) call: Call,
+    pub(super) reply: Reply,
+    pub(super) since: Instant,
+}
+
+/// The calls and the warm instances of one version.
+#[derive(Default)]
+pub(super) struct Lane {
+    /// Tells this life of the version from an earlier one, whose calls may still run.
+    pub(super) number: u64,
+    pub(super) waiting: VecDeque<Job>,
+    /// None while it is still being loaded.
+    pub(super) prepared: Option<Arc<Prepared>>,
+    /// Used from the end, so that those in front become idle.
+    pub(super) warm: Vec<(Guest, Instant)>,
+    pub(super) running: usize,
+    /// Whether it stands in the list of lanes that have work.
+    pub(super) queued: bool,
+    pub(super) pace: Pace,
+}
+
+impl Lane {
+    /// A call ran, or did not.
+    pub(super) fn count(&mut self, ran: Option<Ran>, now: Instant) {
+        let prepared = self.prepared.as_ref();
+        let may = prepared.is_some_and(|prepared| prepared.may_run_inline());
+        if let Some(ran) = ran.filter(|_| may) {
+            let change = self.pace.ran(ran, now);
+            self.note(change);
+        }
+    }
+
+    /// Counts a change of where its calls run.
+    pub(super) fn note(&self, change: Option<Change>) {
+        let (Some(change), Some(prepared)) = (change, &self.prepared) else {
+            return;
+        };
+        note(&prepared.board, change);
+    }
+}
+
+fn note(board: &Board, change: Change) {
+    board.count(|status| {
+        status.inline = change == Change::Promoted;
+        match change {
+            Change::Promoted => status.promotions += 1,
+            Change::Demoted(why) => *status.demotions.entry(why).or_default() += 1,
+        }
+    });
+}
+
+/// A call whose turn it is.
+pub(super) struct Turn {
+    pub(super) job: Job,
+    pub(super) lane: u64,
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) guest: Option<Guest>,
+}
+
+/// An instance that ended on the thread of a caller, who has no time to drop it and to start another.
+pub(super) struct Errand {
+    pub(super) version: Version,
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) gone: Guest,
+}
+
+/// What a thread does next.
+pub(super) enum Task {
+    Call(Turn),
+    Replace(Errand),
+}
+
+#[derive(Default)]
+pub(super) struct Lanes {
+    pub(super) lanes: BTreeMap<Version, Lane>,
+    /// Versions with work that may start, in turn.
+    pub(super) ready: VecDeque<Version>,
+    pub(super) errands: VecDeque<Errand>,
+    numbers: u64,
+    tended: Option<Instant>,
+    pub(super) stopped: bool,
+}
+
+impl Lanes {
+    /// The lane of a version, made when there is none.
+    pub(super) fn lane(&mut self, version: &Version) -> &mut Lane {
+        let numbers = &mut self.numbers;
+        self.lanes.entry(version.clone()).or_insert_with(|| {
+            *numbers += 1;
+            Lane {
+                number: *numbers,
+                ..Lane::default()
+            }
+        })
+    }
+
+    /// The lane of this life of a version.
+    pub(super) fn life(&mut self, version: &Version, number: u64) -> Option<&mut Lane> {
+        self.lanes.get_mut(version).filter(|lane| lane.number == number)
+    }
+
+    /// Takes out what nobody called for long.
+    pub(super) fn idle(&mut self) -> Vec<Guest> {
+        let now = Instant::now();
+        if self
+            .tended
+            .is_some_and(|tended| now.duration_since(tended) < TEND)
+        {
+            return Vec::new();
+        }
+        self.tended = Some(now);
+        let mut idle = Vec::new();
+        for lane in self.lanes.values_mut() {
+            while lane.warm.len() > 1 && now.duration_since(lane.warm[0].1) > IDLE {
+                idle.push(lane.warm.remove(0).0);
+            }
+        }
+        idle
+    }
+
+    /// The call whose turn it is, of the version at the front of those with work. None when that has none.
+    pub(super) fn turn(&mut self, version: &Version) -> Option<Turn> {
+        // A version that went, or went and is expected again, stands there from its former life.
+        let lane = self.lanes.get_mut(version)?;
+        lane.queued = false;
+        let prepared = lane.prepared.clone()?;
+        let job = lane.waiting.pop_front()?;
+        lane.running += 1;
+        Some(Turn {
+            job,
+            lane: lane.number,
+            prepared,
+            guest: lane.warm.pop().map(|(guest, _)| guest),
+        })
+    }
+}
