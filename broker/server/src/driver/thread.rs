@@ -135,6 +135,7 @@ impl ShardThread {
                 let reply = move |returned| mailbox.complete(Event::PluginReturned { token, returned });
                 self.shared.plugins.call(*call, Box::new(reply));
             }
+            Effect::Breaker(change) => self.shared.plugins.breaker(self.index, &change),
             Effect::Registry(registry) => {
                 self.shared.registry.send_replace(registry);
             }

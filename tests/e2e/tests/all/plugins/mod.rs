@@ -7,6 +7,7 @@ mod filters;
 mod letters;
 mod refused;
 mod rollout;
+mod suspended;
 
 use crate::{GROUP, make_group};
 use anyhow::{Context, Result};

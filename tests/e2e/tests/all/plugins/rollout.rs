@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const NAME: &str = "profanity-filter";
 
 /// The same plugin under another digest: a custom section more.
-fn another(component: &[u8], text: &str) -> Vec<u8> {
+pub(super) fn another(component: &[u8], text: &str) -> Vec<u8> {
     let mut other = component.to_vec();
     let name = b"remark";
     let length = u8::try_from(1 + name.len() + text.len()).expect("short");
