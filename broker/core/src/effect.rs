@@ -6,6 +6,7 @@
 
 use crate::admin::{Answer, Ask};
 use crate::client::{ClientFrame, CloseReason, ServerFrame};
+use crate::hooks::breaker::Change;
 use crate::hooks::call::{Call, Returned};
 use crate::plugins::Registry;
 use crate::rows::{Instance, Key, Page, ReadRequest, Row, Write};
@@ -44,6 +45,8 @@ pub enum Effect {
     CallPlugin { token: Token, call: Box<Call> },
     /// Shard 0 knows a newer registry of plugins: what it names is to be kept loaded.
     Registry(Arc<Registry>),
+    /// The breaker of a version changed on this shard: to be shown and logged.
+    Breaker(Box<Change>),
 }
 
 /// What a shard is told.

@@ -23,6 +23,8 @@ penstock plugin: write a plugin, try it, and bring it to a broker. Run it within
       and promotes it: for all channels, or with --canary for a share of them.
   penstock plugin promote | rollback | remove [NAME]
       Takes the open rollout to all channels; goes back to what ran before; forgets the plugin.
+  penstock plugin release [NAME] [--digest DIGEST]
+      Lets the versions run again that the broker quarantined because they kept failing: all, or this one.
   penstock plugin bind [ID] | unbind [ID]
       Makes or changes the binding of binding.toml; removes a binding.
   penstock plugin status [NAME] [--json]
@@ -61,6 +63,8 @@ pub enum Action {
     Promote,
     /// Go back to what ran before.
     Rollback,
+    /// Let quarantined versions run again.
+    Release,
     /// Forget the plugin.
     Remove,
     /// Make or change a binding.
@@ -125,6 +129,12 @@ const COMMANDS: &[Known] = &[
     ),
     known("promote", Action::Promote, 1, OF_A_SERVER),
     known("rollback", Action::Rollback, 1, OF_A_SERVER),
+    known(
+        "release",
+        Action::Release,
+        1,
+        &["--dir", "--server", "--api-key", "--digest"],
+    ),
     known("remove", Action::Remove, 1, OF_A_SERVER),
     known("bind", Action::Bind, 1, OF_A_SERVER),
     known("unbind", Action::Unbind, 1, OF_A_SERVER),
@@ -180,6 +190,8 @@ pub struct Options {
     pub no_bind: bool,
     /// Share of the channels, per cent.
     pub canary: Option<u8>,
+    /// The version that is released.
+    pub digest: Option<String>,
     /// Whether the answer is JSON.
     pub json: bool,
     /// Whether new lines are waited for.
@@ -324,6 +336,7 @@ impl Options {
                 let calls = value.parse().ok().filter(|calls| *calls > 0);
                 self.calls = Some(calls.ok_or(Error::Calls(value))?);
             }
+            "--digest" => self.digest = Some(value),
             // The only one that is left.
             _ => {
                 let percent = value.parse().ok().filter(|percent| *percent <= 100);

@@ -47,6 +47,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<()> {
         Action::Deploy => deploy::run(options, out),
         Action::Promote => operate::promote(options, out),
         Action::Rollback => operate::rollback(options, out),
+        Action::Release => operate::release(options, out),
         Action::Remove => operate::remove(options, out),
         Action::Bind => operate::bind(options, out),
         Action::Unbind => operate::unbind(options, out),

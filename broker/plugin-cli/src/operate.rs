@@ -1,4 +1,4 @@
-//! `penstock plugin promote`, `rollback`, `remove`, `bind` and `unbind`.
+//! `penstock plugin promote`, `rollback`, `release`, `remove`, `bind` and `unbind`.
 
 use crate::api::{Api, check_name};
 use crate::arguments::Options;
@@ -27,13 +27,27 @@ pub(crate) fn rollback(options: &Options, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
+/// Lets quarantined versions run again.
+pub(crate) fn release(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let (api, name) = plugin(options)?;
+    let wish = match &options.digest {
+        Some(digest) => json!({ "digest": digest }),
+        None => json!({}),
+    };
+    api.post(&format!("/v1/plugins/{name}/release"), &wish)?;
+    writeln!(out, "released   {}", shown(&api, &name)?)?;
+    Ok(())
+}
+
 /// What runs now, in words.
 fn shown(api: &Api, name: &str) -> Result<String> {
     let all = api.get("/v1/plugins")?;
     let active = named(&all["plugins"], name)
         .map(|plugin| plugin["active"].clone())
         .unwrap_or_default();
+    let disabled = named(&all["plugins"], name).is_some_and(|plugin| plugin["disabled"] == true);
     Ok(match active["digest"].as_str() {
+        Some(digest) if disabled => format!("{name} is disabled: {digest} is quarantined"),
         Some(digest) => format!(
             "{name} {} runs, {digest}",
             active["version"].as_str().unwrap_or_default()

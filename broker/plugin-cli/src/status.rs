@@ -73,6 +73,7 @@ fn text(all: &Value) -> String {
             artifact(&plugin["active"]),
             artifact(&plugin["previous"])
         );
+        quarantined(plugin, &mut text);
         rollout(&plugin["rollout"], &mut text);
         for binding in with(&all["bindings"], "plugin", name) {
             bound(binding, &all["here"], &mut text);
@@ -98,6 +99,34 @@ fn artifact(artifact: &Value) -> String {
         artifact["version"].as_str().unwrap_or("?"),
         short(&artifact["digest"])
     )
+}
+
+fn quarantined(plugin: &Value, text: &mut String) {
+    if plugin["disabled"] == true {
+        let _ = writeln!(
+            text,
+            "  disabled: what runs is quarantined, and its bindings answer as if it were not loaded"
+        );
+    }
+    for quarantine in plugin["quarantined"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "  quarantined since {}, {}: {}: {}",
+            moment(quarantine["since_ms"].as_u64().unwrap_or_default()),
+            quarantine["consequence"].as_str().unwrap_or_default(),
+            short(&quarantine["digest"]),
+            quarantine["reason"].as_str().unwrap_or_default()
+        );
+    }
+    for trip in plugin["given_up"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "  given up by node {} because of {}: {}",
+            trip["node"],
+            trip["cause"].as_str().unwrap_or_default(),
+            short(&trip["digest"])
+        );
+    }
 }
 
 fn rollout(rollout: &Value, text: &mut String) {
@@ -163,6 +192,9 @@ fn version(state: &Value) -> String {
     if let Some(reason) = state["reason"].as_str() {
         let _ = write!(said, ": {reason}");
         return said;
+    }
+    if let Some(breaker) = state["breaker"].as_str().filter(|state| *state != "closed") {
+        let _ = write!(said, ", breaker {breaker}");
     }
     let number = |name: &str| state[name].as_u64().unwrap_or_default();
     let calls = number("calls");
@@ -295,7 +327,14 @@ mod tests {
                         "reports": [{ "node": 1, "state": "failed", "text": "no words" }],
                     },
                 },
-                { "name": "other", "active": null, "previous": null, "rollout": null },
+                {
+                    "name": "other", "active": null, "previous": null, "rollout": null, "disabled": true,
+                    "quarantined": [{
+                        "digest": "eeeeeeeeeeeeeeee", "since_ms": 951_782_400_000_u64, "consequence": "disabled",
+                        "reason": "it kept failing",
+                    }],
+                    "given_up": [{ "digest": "eeeeeeeeeeeeeeee", "node": 2, "cause": "trap", "since_ms": 5 }],
+                },
             ],
             "bindings": [
                 {
@@ -329,6 +368,19 @@ shout: 0.1.0 (aaaaaaaaaaaa) runs, nothing ran before
         assert!(
             everything.contains("other: nothing runs") && everything.contains("failed: not there"),
             "{everything}"
+        );
+        let quarantined = "
+  disabled: what runs is quarantined, and its bindings answer as if it were not loaded
+  quarantined since 2000-02-29T00:00:00.000Z, disabled: eeeeeeeeeeee: it kept failing
+  given up by node 2 because of trap: eeeeeeeeeeee
+";
+        assert!(everything.contains(quarantined), "{everything}");
+        let mut suspended = all();
+        suspended["here"][0]["breaker"] = json!("open");
+        let suspended = super::text(&suspended);
+        assert!(
+            suspended.contains("generation 1: ready, breaker open, 10 calls"),
+            "{suspended}"
         );
         assert_eq!(super::text(&json!({})), "there are no plugins\n");
     }

@@ -66,7 +66,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 11] {
+fn happened(counted: &Counted) -> [Series; 12] {
     let counters = &counted.counters;
     [
         (
@@ -113,6 +113,11 @@ fn happened(counted: &Counted) -> [Series; 11] {
             "penstock_alarms_total",
             "Contradictions from outside that were refused.",
             counters.alarms,
+        ),
+        (
+            "penstock_plugin_calls_suspended_total",
+            "Calls of plugins that were not made because a breaker was open.",
+            counters.calls_suspended,
         ),
         (
             "penstock_dead_letters_total",

@@ -28,6 +28,12 @@ pub enum Met {
     Resends,
     /// The log of a group was compacted.
     Compactions,
+    /// A version of a plugin was not called for a while.
+    Suspensions,
+    /// And was called again.
+    Recoveries,
+    /// A version of a plugin was quarantined.
+    Quarantines,
 }
 
 /// What 1,000 seeds at three nodes may not go without.
@@ -39,6 +45,9 @@ pub const REQUIRED: &[Met] = &[
     Met::VoterChanges,
     Met::DeduplicatedRetries,
     Met::Misses,
+    Met::Suspensions,
+    Met::Recoveries,
+    Met::Quarantines,
 ];
 
 /// Counters of one seed or of many.

@@ -320,7 +320,7 @@ impl<D: Disk> Node<D> {
             Effect::Client { connection, frame } => self.client(connection, frame),
             Effect::CloseClient { reason, .. } => panic!("a session ended: {reason:?}"),
             Effect::CallPlugin { .. } => unreachable!("nothing is bound"),
-            Effect::Registry(_) => {}
+            Effect::Registry(_) | Effect::Breaker(_) => {}
             Effect::Answer { answer, .. } => self.out.answer = Some(answer),
         }
     }

@@ -14,6 +14,7 @@
 mod first;
 mod machine;
 mod plugins;
+mod quarantine;
 mod registry;
 mod rows;
 mod view;
@@ -22,8 +23,8 @@ pub use first::{first_placement, first_table};
 pub use machine::{
     Machine, bootstrap, register_node, set_lifecycle, set_placement, set_settings, set_slot_table,
 };
-pub use registry::change_registry;
 pub(crate) use registry::read_registry;
+pub use registry::{Nodes, change_registry};
 pub use view::{Lifecycle, Node, Placement, View};
 
 /// Most nodes of a cluster.
@@ -37,5 +38,7 @@ pub const COPIES_MAX: u8 = 7;
 
 #[cfg(test)]
 mod plugin_tests;
+#[cfg(test)]
+mod quarantine_tests;
 #[cfg(test)]
 mod tests;

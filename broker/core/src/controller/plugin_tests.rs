@@ -13,23 +13,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[derive(Default)]
-struct Store(BTreeMap<Key, Row>);
+pub(super) struct Store {
+    rows: BTreeMap<Key, Row>,
+    nodes: Vec<NodeId>,
+}
 
 impl Rows for Store {
     fn row(&self, key: &Key) -> Result<Option<Row>, Miss> {
-        Ok(self.0.get(key).cloned())
+        Ok(self.rows.get(key).cloned())
     }
 }
 
 impl Store {
-    fn started() -> Store {
-        let mut store = Store::default();
-        store.apply(&bootstrap(5, &[NodeId(1), NodeId(2)], 4, 2));
+    pub(super) fn started() -> Store {
+        Store::of(&[NodeId(1), NodeId(2)])
+    }
+
+    pub(super) fn of(nodes: &[NodeId]) -> Store {
+        let mut store = Store {
+            rows: BTreeMap::new(),
+            nodes: nodes.to_vec(),
+        };
+        store.apply(&bootstrap(5, nodes, 4, 2));
         store
     }
 
-    fn apply(&mut self, command: &[u8]) -> Reply {
+    pub(super) fn apply(&mut self, command: &[u8]) -> Reply {
         let (applied, writes) = {
             let mut rows = Overlay::new(&*self);
             let applied = Machine.apply(command, &mut rows).expect("rows are here");
@@ -37,25 +46,39 @@ impl Store {
         };
         for write in writes {
             match write {
-                Write::Put { key, value } => self.0.insert(key, value),
-                Write::Delete { key } => self.0.remove(&key),
+                Write::Put { key, value } => self.rows.insert(key, value),
+                Write::Delete { key } => self.rows.remove(&key),
                 other => panic!("{other:?}"),
             };
         }
         applied.reply
     }
 
-    fn change(&mut self, change: Change) -> Result<u64, Rejection> {
-        match self.apply(&change_registry(77, &change, &[NodeId(1), NodeId(2)])) {
+    pub(super) fn change(&mut self, change: Change) -> Result<u64, Rejection> {
+        self.change_at(77, change, &[])
+    }
+
+    /// The same at another time, with nodes that are down.
+    pub(super) fn change_at(
+        &mut self,
+        wall_ms: u64,
+        change: Change,
+        down: &[NodeId],
+    ) -> Result<u64, Rejection> {
+        let nodes = Nodes {
+            all: &self.nodes,
+            down,
+        };
+        match self.apply(&change_registry(wall_ms, &change, nodes)) {
             Reply::Revision(revision) => Ok(revision),
             Reply::Rejected(rejection) => Err(rejection),
             other => panic!("{other:?}"),
         }
     }
 
-    fn registry(&self) -> Registry {
+    pub(super) fn registry(&self) -> Registry {
         let rows: Vec<(Bytes, Bytes)> = self
-            .0
+            .rows
             .iter()
             .map(|(key, value)| match key {
                 Key::Slot { key, .. } => (key.clone(), value.clone()),
@@ -65,14 +88,14 @@ impl Store {
         read_registry(&rows).expect("rows decode")
     }
 
-    fn revision(&self, plugin: &str) -> u64 {
+    pub(super) fn revision(&self, plugin: &str) -> u64 {
         self.registry()
             .plugins
             .get(plugin)
             .map_or(0, |plugin| plugin.revision)
     }
 
-    fn propose(&mut self, plugin: &str, byte: u8) -> Result<u64, Rejection> {
+    pub(super) fn propose(&mut self, plugin: &str, byte: u8) -> Result<u64, Rejection> {
         let expected_revision = self.revision(plugin);
         self.change(Change::Propose(Proposal {
             plugin: Arc::from(plugin),
@@ -81,7 +104,7 @@ impl Store {
         }))
     }
 
-    fn report(&mut self, plugin: &str, node: u16, state: ReportState) -> Result<u64, Rejection> {
+    pub(super) fn report(&mut self, plugin: &str, node: u16, state: ReportState) -> Result<u64, Rejection> {
         let registry = self.registry();
         let rollout = registry.plugins[plugin]
             .rollout
@@ -96,7 +119,7 @@ impl Store {
         }))
     }
 
-    fn canary(&mut self, plugin: &str, percent: u8) -> Result<u64, Rejection> {
+    pub(super) fn canary(&mut self, plugin: &str, percent: u8) -> Result<u64, Rejection> {
         let (plugin, expected_revision) = (Arc::from(plugin), self.revision(plugin));
         self.change(Change::Canary {
             plugin,
@@ -105,7 +128,7 @@ impl Store {
         })
     }
 
-    fn promote(&mut self, plugin: &str) -> Result<u64, Rejection> {
+    pub(super) fn promote(&mut self, plugin: &str) -> Result<u64, Rejection> {
         let (plugin, expected_revision) = (Arc::from(plugin), self.revision(plugin));
         self.change(Change::Promote {
             plugin,
@@ -113,7 +136,7 @@ impl Store {
         })
     }
 
-    fn roll_back(&mut self, plugin: &str) -> Result<u64, Rejection> {
+    pub(super) fn roll_back(&mut self, plugin: &str) -> Result<u64, Rejection> {
         let (plugin, expected_revision) = (Arc::from(plugin), self.revision(plugin));
         self.change(Change::Rollback {
             plugin,
@@ -121,28 +144,32 @@ impl Store {
         })
     }
 
-    fn deploy(&mut self, plugin: &str, byte: u8) {
+    pub(super) fn deploy(&mut self, plugin: &str, byte: u8) {
         self.propose(plugin, byte).expect("proposed");
-        for node in [1, 2] {
-            self.report(plugin, node, ReportState::Ready).expect("reported");
-        }
+        self.all_ready(plugin);
         self.promote(plugin).expect("promoted");
     }
 
-    fn bind(&mut self, binding: Binding, expected_revision: u64) -> Result<u64, Rejection> {
+    pub(super) fn all_ready(&mut self, plugin: &str) {
+        for node in self.nodes.clone() {
+            self.report(plugin, node.0, ReportState::Ready).expect("reported");
+        }
+    }
+
+    pub(super) fn bind(&mut self, binding: Binding, expected_revision: u64) -> Result<u64, Rejection> {
         self.change(Change::Bind {
             binding: Box::new(binding),
             expected_revision,
         })
     }
 
-    fn digest(&self, plugin: &str) -> Option<u8> {
+    pub(super) fn digest(&self, plugin: &str) -> Option<u8> {
         let active = self.registry().plugins[plugin].active.clone();
         active.map(|artifact| artifact.digest.0[0])
     }
 }
 
-fn artifact(byte: u8) -> Artifact {
+pub(super) fn artifact(byte: u8) -> Artifact {
     Artifact {
         digest: Digest([byte; 32]),
         hooks: [Hook::BeforeSend].into(),
@@ -150,7 +177,7 @@ fn artifact(byte: u8) -> Artifact {
     }
 }
 
-fn binding(id: &str) -> Binding {
+pub(super) fn binding(id: &str) -> Binding {
     Binding {
         id: Arc::from(id),
         plugin: Arc::from("p"),
@@ -168,7 +195,7 @@ fn binding(id: &str) -> Binding {
     }
 }
 
-fn refused(why: Refused) -> Result<u64, Rejection> {
+pub(super) fn refused(why: Refused) -> Result<u64, Rejection> {
     Err(Rejection::Registry(why))
 }
 

@@ -2,12 +2,14 @@
 
 use super::NODES_MAX;
 use super::machine::{MALFORMED, Refused, read};
+use super::quarantine;
 use super::registry;
 use super::rows;
 use super::view::node_id;
 use crate::codec::encode;
 use crate::plugins::{
-    BINDINGS_MAX, PLUGINS_MAX, REGISTRY_BYTES_MAX, REPORT_BYTES_MAX, Refused as Why, ReportState,
+    BINDINGS_MAX, PLUGINS_MAX, QUARANTINED_MAX, REGISTRY_BYTES_MAX, REPORT_BYTES_MAX, Refused as Why,
+    ReportState,
 };
 use crate::replicated::{Overlay, Rejection};
 use crate::rows::Key;
@@ -32,6 +34,8 @@ pub(super) fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<Optio
             | Body::PluginPromote(_)
             | Body::PluginRollback(_)
             | Body::PluginRemove(_)
+            | Body::PluginTripped(_)
+            | Body::PluginRelease(_)
             | Body::PutBinding(_)
             | Body::RemoveBinding(_)
     );
@@ -48,9 +52,11 @@ pub(super) fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<Optio
         Body::PluginPropose(propose) => desk.propose(propose)?,
         Body::PluginReady(ready) => desk.report(ready)?,
         Body::PluginCanary(canary) => desk.canary(canary)?,
-        Body::PluginPromote(promote) => desk.promote(promote)?,
+        Body::PluginPromote(promote) => desk.promote(command.wall_ms, promote)?,
         Body::PluginRollback(rollback) => desk.roll_back(rollback)?,
         Body::PluginRemove(remove) => desk.remove(remove)?,
+        Body::PluginTripped(tripped) => desk.trip(command.wall_ms, tripped)?,
+        Body::PluginRelease(release) => desk.release(release)?,
         Body::PutBinding(put) => desk.bind(command.wall_ms, put)?,
         Body::RemoveBinding(remove) => desk.unbind(remove)?,
         _ => return Err(MALFORMED),
@@ -61,14 +67,14 @@ pub(super) fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<Optio
 }
 
 /// The rows at hand, and the sums over them.
-struct Desk<'a, 'b> {
-    rows: &'a mut Overlay<'b>,
+pub(super) struct Desk<'a, 'b> {
+    pub(super) rows: &'a mut Overlay<'b>,
     sums: v1::PluginRegistry,
 }
 
 impl Desk<'_, '_> {
     /// The plugin, if it has the expected revision.
-    fn plugin(&mut self, name: &str, expected: u64) -> Result<v1::Plugin, Refused> {
+    pub(super) fn plugin(&mut self, name: &str, expected: u64) -> Result<v1::Plugin, Refused> {
         let plugin = read::<v1::Plugin>(self.rows, &rows::plugin(name))?.ok_or(Why::NoPlugin)?;
         if plugin.revision == expected {
             Ok(plugin)
@@ -80,12 +86,24 @@ impl Desk<'_, '_> {
     /// Writes a row, within the bound on all rows together.
     fn put(&mut self, key: Key, value: bytes::Bytes) -> Result<(), Refused> {
         let before = self.rows.row(&key)?.map_or(0, |row| row.len() as u64);
-        self.sums.bytes = self.sums.bytes.saturating_sub(before) + value.len() as u64;
-        if self.sums.bytes > REGISTRY_BYTES_MAX && value.len() as u64 > before {
+        let after = self.sums.bytes.saturating_sub(before) + value.len() as u64;
+        if after > REGISTRY_BYTES_MAX && value.len() as u64 > before {
             return Err(Why::TooLarge.into());
         }
+        self.put_always(key, value)
+    }
+
+    /// Writes a row whatever the bound: what takes a bad version out of service is bounded in another way, and is never refused.
+    pub(super) fn put_always(&mut self, key: Key, value: bytes::Bytes) -> Result<(), Refused> {
+        let before = self.rows.row(&key)?.map_or(0, |row| row.len() as u64);
+        self.sums.bytes = self.sums.bytes.saturating_sub(before) + value.len() as u64;
         self.rows.put(key, value);
         Ok(())
+    }
+
+    /// The revision that this command makes.
+    pub(super) fn revision(&self) -> u64 {
+        self.sums.revision
     }
 
     fn delete(&mut self, key: Key) -> Result<(), Refused> {
@@ -95,7 +113,7 @@ impl Desk<'_, '_> {
         Ok(())
     }
 
-    fn put_plugin(&mut self, mut plugin: v1::Plugin) -> Result<(), Refused> {
+    pub(super) fn put_plugin(&mut self, mut plugin: v1::Plugin) -> Result<(), Refused> {
         plugin.revision = self.sums.revision;
         self.put(rows::plugin(&plugin.name), encode(&plugin))
     }
@@ -129,8 +147,14 @@ impl Desk<'_, '_> {
             return Err(Why::RolloutOpen.into());
         }
         let same = |active: &v1::PluginArtifact| active.digest == artifact.digest;
+        if quarantine::holds(&plugin, &artifact.digest) {
+            return Err(Why::Quarantined.into());
+        }
         if plugin.active.as_ref().is_some_and(same) {
             return Err(Why::SameDigest.into());
+        }
+        if plugin.quarantined.len() >= QUARANTINED_MAX {
+            return Err(Why::TooManyQuarantined.into());
         }
         plugin.rollout = Some(v1::PluginRollout {
             id: self.sums.revision,
@@ -167,14 +191,15 @@ impl Desk<'_, '_> {
         self.put(rows::plugin(&plugin.name), encode(&plugin))
     }
 
-    fn ready_rollout(plugin: &v1::Plugin) -> Result<v1::PluginRollout, Refused> {
+    fn ready_rollout(plugin: &v1::Plugin, down: &[u32]) -> Result<v1::PluginRollout, Refused> {
         let rollout = plugin.rollout.clone().ok_or(Why::NoRollout)?;
         let ready = |node: &u32| {
             let said =
                 |report: &v1::PluginReport| report.node == *node && report.state == ReportState::Ready as u32;
             rollout.reports.iter().any(said)
         };
-        if rollout.wanted.iter().all(ready) {
+        let is_up = |node: &&u32| !down.contains(node);
+        if rollout.wanted.iter().filter(is_up).all(ready) {
             Ok(rollout)
         } else {
             Err(Why::NotReady.into())
@@ -186,18 +211,21 @@ impl Desk<'_, '_> {
             return Err(MALFORMED);
         }
         let mut plugin = self.plugin(&canary.name, canary.expected_revision)?;
-        let mut rollout = Desk::ready_rollout(&plugin)?;
+        let mut rollout = Desk::ready_rollout(&plugin, &canary.down)?;
         rollout.canary_percent = canary.percent;
         plugin.rollout = Some(rollout);
+        quarantine::forget_trips(&mut plugin);
         self.put_plugin(plugin)
     }
 
-    fn promote(&mut self, promote: &v1::PluginPromote) -> Result<(), Refused> {
+    fn promote(&mut self, wall_ms: u64, promote: &v1::PluginPromote) -> Result<(), Refused> {
         let mut plugin = self.plugin(&promote.name, promote.expected_revision)?;
-        let rollout = Desk::ready_rollout(&plugin)?;
+        let rollout = Desk::ready_rollout(&plugin, &promote.down)?;
         plugin.previous = plugin.active.take();
         plugin.active = rollout.artifact;
         plugin.rollout = None;
+        plugin.promoted_ms = wall_ms;
+        quarantine::forget_trips(&mut plugin);
         self.put_plugin(plugin)
     }
 
@@ -205,8 +233,13 @@ impl Desk<'_, '_> {
         let mut plugin = self.plugin(&rollback.name, rollback.expected_revision)?;
         if plugin.rollout.take().is_none() {
             let previous = plugin.previous.take().ok_or(Why::NothingBefore)?;
+            if quarantine::holds(&plugin, &previous.digest) {
+                return Err(Why::Quarantined.into());
+            }
             plugin.previous = plugin.active.replace(previous);
+            plugin.promoted_ms = 0;
         }
+        quarantine::forget_trips(&mut plugin);
         self.put_plugin(plugin)
     }
 

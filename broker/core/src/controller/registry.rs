@@ -5,9 +5,9 @@ use super::rows;
 use super::view::node_id;
 use crate::codec::{Corrupt, decode, encode_command};
 use crate::plugins::{
-    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, DEADLINE, Digest, FACTS_BYTES_MAX, FAILURES, Hook,
-    NAME_BYTES_MAX, OnError, Pattern, Plugin, Policy, Registry, Report, ReportState, Rollout, Selector,
-    StartAt,
+    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, Consequence, DEADLINE, Digest, FACTS_BYTES_MAX,
+    FAILURES, Failure, Hook, NAME_BYTES_MAX, OnError, Pattern, PlacedReport, PlacedTrip, Plugin, Policy,
+    Proposal, Quarantine, Registry, Report, ReportState, Rollout, Selector, StartAt, Trip,
 };
 use crate::types::{NodeId, Uid};
 use bytes::Bytes;
@@ -17,41 +17,30 @@ use std::time::Duration;
 
 const POLICIES: [Policy; 3] = [Policy::Reject, Policy::Allow, Policy::Skip];
 
-/// A change as a command. `wanted`: the nodes that must be ready for a candidate.
+/// The nodes of a cluster, as who asks for a change knows them.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes<'a> {
+    /// All of them: a version is given up by a majority of these.
+    pub all: &'a [NodeId],
+    /// Those that are down: no candidate waits for them.
+    pub down: &'a [NodeId],
+}
+
+/// A change as a command.
 #[must_use]
-pub fn change_registry(wall_ms: u64, change: &Change, wanted: &[NodeId]) -> Bytes {
+pub fn change_registry(wall_ms: u64, change: &Change, nodes: Nodes<'_>) -> Bytes {
     let body = match change {
-        Change::Propose(proposal) => Body::PluginPropose(v1::PluginPropose {
-            name: proposal.plugin.to_string(),
-            expected_revision: proposal.expected_revision,
-            artifact: Some(stored_artifact(&proposal.artifact)),
-            wanted: wanted.iter().map(|node| u32::from(node.0)).collect(),
-        }),
-        Change::Report(report) => Body::PluginReady(v1::PluginReady {
-            name: report.plugin.to_string(),
-            rollout: report.rollout,
-            report: Some(v1::PluginReport {
-                node: u32::from(report.node.0),
-                state: report.state as u32,
-                text: report.text.to_string(),
-            }),
-        }),
+        Change::Propose(proposal) => proposed(proposal, nodes),
+        Change::Report(report) => reported(report),
         Change::Canary {
             plugin,
             expected_revision,
             percent,
-        } => Body::PluginCanary(v1::PluginCanary {
-            name: plugin.to_string(),
-            expected_revision: *expected_revision,
-            percent: u32::from(*percent),
-        }),
+        } => canary((plugin, *expected_revision), *percent, nodes.down),
         Change::Promote {
             plugin,
             expected_revision,
-        } => Body::PluginPromote(v1::PluginPromote {
-            name: plugin.to_string(),
-            expected_revision: *expected_revision,
-        }),
+        } => promoted((plugin, *expected_revision), nodes.down),
         Change::Rollback {
             plugin,
             expected_revision,
@@ -59,6 +48,12 @@ pub fn change_registry(wall_ms: u64, change: &Change, wanted: &[NodeId]) -> Byte
             name: plugin.to_string(),
             expected_revision: *expected_revision,
         }),
+        Change::Trip(trip) => tripped(trip, nodes),
+        Change::Release {
+            plugin,
+            expected_revision,
+            digest,
+        } => released((plugin, *expected_revision), *digest),
         Change::Remove {
             plugin,
             expected_revision,
@@ -82,6 +77,69 @@ pub fn change_registry(wall_ms: u64, change: &Change, wanted: &[NodeId]) -> Byte
         }),
     };
     encode_command(wall_ms, body)
+}
+
+fn numbers(nodes: &[NodeId]) -> Vec<u32> {
+    nodes.iter().map(|node| u32::from(node.0)).collect()
+}
+
+fn proposed(proposal: &Proposal, nodes: Nodes<'_>) -> Body {
+    let mut wanted = numbers(nodes.all);
+    wanted.retain(|node| !nodes.down.iter().any(|down| u32::from(down.0) == *node));
+    Body::PluginPropose(v1::PluginPropose {
+        name: proposal.plugin.to_string(),
+        expected_revision: proposal.expected_revision,
+        artifact: Some(stored_artifact(&proposal.artifact)),
+        wanted,
+    })
+}
+
+fn reported(report: &PlacedReport) -> Body {
+    Body::PluginReady(v1::PluginReady {
+        name: report.plugin.to_string(),
+        rollout: report.rollout,
+        report: Some(v1::PluginReport {
+            node: u32::from(report.node.0),
+            state: report.state as u32,
+            text: report.text.to_string(),
+        }),
+    })
+}
+
+fn canary((plugin, expected_revision): (&str, u64), percent: u8, down: &[NodeId]) -> Body {
+    Body::PluginCanary(v1::PluginCanary {
+        name: plugin.to_owned(),
+        expected_revision,
+        percent: u32::from(percent),
+        down: numbers(down),
+    })
+}
+
+fn promoted((plugin, expected_revision): (&str, u64), down: &[NodeId]) -> Body {
+    Body::PluginPromote(v1::PluginPromote {
+        name: plugin.to_owned(),
+        expected_revision,
+        down: numbers(down),
+    })
+}
+
+fn released((plugin, expected_revision): (&str, u64), digest: Option<Digest>) -> Body {
+    Body::PluginRelease(v1::PluginRelease {
+        name: plugin.to_owned(),
+        expected_revision,
+        digest: digest.map_or_else(Bytes::new, |digest| Bytes::copy_from_slice(&digest.0)),
+    })
+}
+
+fn tripped(trip: &PlacedTrip, nodes: Nodes<'_>) -> Body {
+    Body::PluginTripped(v1::PluginTripped {
+        name: trip.plugin.to_string(),
+        digest: Bytes::copy_from_slice(&trip.digest.0),
+        node: u32::from(trip.node.0),
+        given_up: trip.cause.is_some(),
+        failure: trip.cause.map_or(0, |cause| cause as u32),
+        nodes: numbers(nodes.all),
+    })
 }
 
 fn stored_artifact(artifact: &Artifact) -> v1::PluginArtifact {
@@ -166,13 +224,13 @@ pub(super) fn check_binding(binding: &v1::Binding) -> Result<(), Refused> {
     let whole = read.selector.is_bounded()
         && DEADLINE.contains(&read.deadline)
         && read.config.len() + read.grants.len() <= CONFIG_BYTES_MAX
-        && binding.on_error.len() == FAILURES.len();
+        && binding.on_error.len() <= FAILURES.len();
     if whole { Ok(()) } else { Err(MALFORMED) }
 }
 
 fn read_artifact(stored: &v1::PluginArtifact) -> Result<Artifact, Corrupt> {
     Ok(Artifact {
-        digest: Digest(<[u8; 32]>::try_from(&stored.digest[..]).map_err(|_| Corrupt)?),
+        digest: read_digest(&stored.digest)?,
         hooks: stored
             .hooks
             .iter()
@@ -211,6 +269,39 @@ fn read_plugin(stored: &v1::Plugin) -> Result<Plugin, Corrupt> {
         active: stored.active.as_ref().map(read_artifact).transpose()?,
         previous: stored.previous.as_ref().map(read_artifact).transpose()?,
         rollout: stored.rollout.as_ref().map(read_rollout).transpose()?,
+        promoted_ms: stored.promoted_ms,
+        trips: stored.trips.iter().map(read_trip).collect::<Result<_, _>>()?,
+        quarantined: stored
+            .quarantined
+            .iter()
+            .map(read_quarantine)
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+pub(super) fn read_digest(stored: &[u8]) -> Result<Digest, Corrupt> {
+    <[u8; 32]>::try_from(stored).map(Digest).map_err(|_| Corrupt)
+}
+
+pub(super) fn read_failure(number: u32) -> Result<Failure, Corrupt> {
+    FAILURES.get(number as usize).copied().ok_or(Corrupt)
+}
+
+fn read_trip(stored: &v1::PluginTrip) -> Result<Trip, Corrupt> {
+    Ok(Trip {
+        digest: read_digest(&stored.digest)?,
+        node: node_id(stored.node)?,
+        at_ms: stored.at_ms,
+        cause: read_failure(stored.failure)?,
+    })
+}
+
+fn read_quarantine(stored: &v1::PluginQuarantine) -> Result<Quarantine, Corrupt> {
+    Ok(Quarantine {
+        digest: read_digest(&stored.digest)?,
+        at_ms: stored.at_ms,
+        reason: Arc::from(stored.reason.as_str()),
+        consequence: Consequence::of(stored.consequence).ok_or(Corrupt)?,
     })
 }
 
@@ -229,9 +320,9 @@ fn read_selector(stored: &v1::BindingSelector) -> Result<Selector, Corrupt> {
 fn read_on_error(stored: &[v1::BindingPolicy]) -> Result<OnError, Corrupt> {
     let mut on_error = OnError::all(Policy::Reject);
     for entry in stored {
-        let failure = FAILURES.get(entry.failure as usize).ok_or(Corrupt)?;
+        let failure = read_failure(entry.failure)?;
         let policy = POLICIES.get(entry.policy as usize).ok_or(Corrupt)?;
-        on_error = on_error.with(*failure, *policy);
+        on_error = on_error.with(failure, *policy);
     }
     Ok(on_error)
 }

@@ -31,7 +31,7 @@ macro_rules! faults {
 
             $(
                 #[doc = $sentence]
-                pub(super) fn $name(self) -> bool {
+                pub(crate) fn $name(self) -> bool {
                     #[cfg(feature = "mutants")]
                     return self.$name;
                     #[cfg(not(feature = "mutants"))]
@@ -47,5 +47,8 @@ faults! {
     before_commit_effects "CH-3: records above the high watermark are handed out."
     swap_within_batch "M-19: a batch that is under way goes on with the newest stages."
     fail_open_drops_rewrites "A failure that is let through gives the draft back as it came, without earlier rewrites."
+    open_breaker_allows "An open breaker lets messages pass by a filter whose policy is to refuse them."
+    half_open_lets_all_through "A half-open breaker lets every call through, not one."
+    one_node_quarantines "One node of many is enough for a quarantine."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

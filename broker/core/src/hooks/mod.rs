@@ -2,8 +2,8 @@
 //!
 //! # Owns
 //! [`pipeline::Pipeline`]: batches on their way through the before-send stages of a shard. [`cursors::Cursors`]: how far each
-//! post-commit consumer of a channel has come, and the run of records that it works on. Which plugins are bound to
-//! what: [`crate::plugins`].
+//! post-commit consumer of a channel has come, and the run of records that it works on. [`breaker::Breakers`]: which versions are left alone for
+//! a while. Which plugins are bound to what: [`crate::plugins`].
 //!
 //! # Invariants
 //! - One batch sees one registry snapshot; a rewrite is the next stage's input and survives a later failure that is let
@@ -18,6 +18,7 @@
 //! # Absent
 //! No plugin runs here: a stage or consumer that lives elsewhere is an output, and its answer comes by token.
 
+pub mod breaker;
 pub mod call;
 pub mod cursors;
 pub mod faults;

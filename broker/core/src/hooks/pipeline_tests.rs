@@ -49,8 +49,7 @@ fn bound(name: &str, priority: i32, on_error: OnError, selector: Selector) -> Ar
             hooks: [Hook::BeforeSend].into(),
             facts: Bytes::new(),
         }),
-        previous: None,
-        rollout: None,
+        ..Plugin::default()
     };
     let binding = Binding {
         id: Arc::from(name),

@@ -1,6 +1,6 @@
 //! The changes of the registry that can be asked for.
 
-use super::{Artifact, Binding};
+use super::{Artifact, Binding, Digest, PlacedTrip};
 use crate::types::NodeId;
 use std::sync::Arc;
 
@@ -81,6 +81,17 @@ pub enum Change {
         /// Revision that it must have.
         expected_revision: u64,
     },
+    /// A node gives up a version, or tries it again. When a majority of the nodes has given it up, it is quarantined.
+    Trip(PlacedTrip),
+    /// Lets quarantined versions be proposed, promoted and run again.
+    Release {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Revision that it must have.
+        expected_revision: u64,
+        /// Which; all of them without it.
+        digest: Option<Digest>,
+    },
     /// Removes a plugin that nothing is bound to.
     Remove {
         /// The plugin.
@@ -123,6 +134,14 @@ pub enum Refused {
     NothingBefore,
     /// The candidate is the active digest already.
     SameDigest,
+    /// The version is quarantined.
+    Quarantined,
+    /// The version is not quarantined, or none is.
+    NotQuarantined,
+    /// So many versions are quarantined that no other one may be proposed.
+    TooManyQuarantined,
+    /// What a node says of a version is known, or the version is not called any more.
+    Known,
     /// Bindings name the plugin.
     StillBound,
     /// Neither the active digest nor the candidate exports the hook.
@@ -150,6 +169,14 @@ impl std::fmt::Display for Refused {
             }
             Refused::NothingBefore => "nothing ran before: there is nothing to roll back to",
             Refused::SameDigest => "this version is active already",
+            Refused::Quarantined => {
+                "this version is quarantined because it kept failing: see the plugin's status for how, and release it first"
+            }
+            Refused::NotQuarantined => "nothing is quarantined under this digest",
+            Refused::TooManyQuarantined => {
+                "too many versions of this plugin are quarantined: release some of them first"
+            }
+            Refused::Known => "this is known, or the version is not called any more",
             Refused::StillBound => "bindings still name this plugin: remove them first",
             Refused::NoHook => "the plugin does not export this hook",
             Refused::Fixed => "plugin and hook of a binding stay: remove it and make another one",

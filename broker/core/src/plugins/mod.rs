@@ -9,7 +9,8 @@
 //! - Before-send bindings stand in the order in which they run: priority from high to low, then plugin, then binding.
 //!
 //! # States
-//! A plugin: proposed → ready on every node → canary → promoted; the former digest stays as what to roll back to.
+//! A plugin: proposed → ready on every node → canary → promoted; the former digest stays as what to roll back to. A digest that
+//! a majority of the nodes has given up is quarantined, until somebody releases it.
 //!
 //! # Absent
 //! The rows and the commands that change them (`controller`), components and their bytes (the plugin host).
@@ -17,6 +18,7 @@
 mod change;
 mod letters;
 mod policy;
+mod quarantine;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ pub use change::{Change, PlacedReport, Proposal, Refused, ReportState};
 pub use letters::{Cause, DeadLetter, LETTERS_MAX, LetterName, letters_slot};
 pub(crate) use policy::FAILURES;
 pub use policy::{Failure, OnError, Policy};
+pub use quarantine::{Consequence, PROMOTED_LATELY, PlacedTrip, QUARANTINED_MAX, Quarantine, Trip};
 pub use select::{Pattern, Selector};
 
 pub use crate::hooks::call::{Digest, Version};
@@ -133,7 +136,7 @@ impl Rollout {
 }
 
 /// A plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plugin {
     /// Unique name.
     pub name: Arc<str>,
@@ -145,6 +148,12 @@ pub struct Plugin {
     pub previous: Option<Artifact>,
     /// The candidate, if a rollout is open.
     pub rollout: Option<Rollout>,
+    /// When what runs was promoted, ms since 1970; 0 when it came back by a rollback.
+    pub promoted_ms: u64,
+    /// The nodes that have given up a version that is called.
+    pub trips: Vec<Trip>,
+    /// The versions that are quarantined, the oldest first.
+    pub quarantined: Vec<Quarantine>,
 }
 
 /// Where a post-commit binding begins in a channel in which it has done nothing yet.
@@ -206,6 +215,8 @@ pub struct Bound {
     canary: Option<(Version, u64, u8)>,
     /// What may become active by one command: the candidate of an open rollout, and what ran before.
     standby: Vec<Version>,
+    /// Versions that are quarantined: never called.
+    quarantined: Vec<Version>,
 }
 
 impl Bound {
@@ -230,6 +241,12 @@ impl Bound {
             .chain(&plugin.previous)
             .map(version)
             .collect();
+        let quarantined = plugin.quarantined.iter().map(|quarantine| Version {
+            binding: Arc::clone(&binding.id),
+            digest: quarantine.digest,
+            generation,
+        });
+        let quarantined = quarantined.collect();
         Bound {
             binding,
             revision,
@@ -238,6 +255,7 @@ impl Bound {
             active,
             canary,
             standby,
+            quarantined,
         }
     }
 
@@ -251,6 +269,25 @@ impl Bound {
             Some((version, rollout, percent)) if share(*rollout, channel) < *percent => Some(version),
             _ => self.active.as_ref(),
         }
+    }
+
+    /// The versions that run somewhere.
+    pub fn called(&self) -> impl Iterator<Item = &Version> {
+        let canary = self.canary.as_ref().map(|(version, ..)| version);
+        let is_free = move |version: &&Version| !self.is_quarantined(version);
+        self.active.iter().chain(canary).filter(is_free)
+    }
+
+    /// The versions that are quarantined.
+    #[must_use]
+    pub fn quarantined(&self) -> &[Version] {
+        &self.quarantined
+    }
+
+    /// Whether a version is never called: it answers as if it were not loaded.
+    #[must_use]
+    pub fn is_quarantined(&self, version: &Version) -> bool {
+        self.quarantined.contains(version)
     }
 
     /// The consumer of a post-commit binding: its cursor is named by binding and creation, never by digest.

@@ -17,6 +17,8 @@ pub enum Failure {
     NotReady,
     /// What it needed of the host failed.
     Host,
+    /// It was not called, because it failed too often just before.
+    Suspended,
 }
 
 impl Failure {
@@ -31,6 +33,7 @@ impl Failure {
             Failure::Busy => "busy",
             Failure::NotReady => "not-ready",
             Failure::Host => "host-error",
+            Failure::Suspended => "suspended",
         }
     }
 }
@@ -47,7 +50,7 @@ pub enum Policy {
 }
 
 /// All failures.
-pub(crate) const FAILURES: [Failure; 7] = [
+pub(crate) const FAILURES: [Failure; 8] = [
     Failure::Timeout,
     Failure::Trap,
     Failure::Memory,
@@ -55,17 +58,18 @@ pub(crate) const FAILURES: [Failure; 7] = [
     Failure::Busy,
     Failure::NotReady,
     Failure::Host,
+    Failure::Suspended,
 ];
 
 /// What each way of failing means for the drafts of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OnError([Policy; 7]);
+pub struct OnError([Policy; 8]);
 
 impl OnError {
     /// The same for every failure.
     #[must_use]
     pub const fn all(policy: Policy) -> OnError {
-        OnError([policy; 7])
+        OnError([policy; 8])
     }
 
     /// Another one for this failure.

@@ -24,6 +24,7 @@ fn plugin(percent: u8) -> Plugin {
             reports: BTreeMap::new(),
             canary_percent: percent,
         }),
+        ..Plugin::default()
     }
 }
 

@@ -284,7 +284,7 @@ impl Shard {
                     Answer::Failed(Failure::Unavailable("no answer of the channel".to_owned())),
                 ),
             },
-            Job::Registry => registry::answer_registry(turn, ask, &reply),
+            Job::Registry => self.answer_registry(turn, ask, &reply),
             Job::Change => registry::answer_change(turn, ask, &reply),
             Job::Letters(job) => self.on_letters_reply(turn, ask, job, reply),
             Job::SendOutcome => match reply {

@@ -95,6 +95,8 @@ pub(super) enum Then {
     },
     /// The controller's rows about plugins.
     Registry,
+    /// What this node says of versions that it has given up.
+    GivenUp,
     /// A dead letter of a binding.
     Buried {
         channel: ChannelKey,
@@ -263,6 +265,7 @@ impl Shard {
                 stage,
             } => self.on_members(turn, channel, token, stage, reply),
             Then::Registry => self.on_registry(turn, reply),
+            Then::GivenUp => self.on_given_up(),
             Then::Buried { channel, token, seq } => self.on_buried(&channel, (token, seq), reply.as_ref()),
             Then::Membership { channel, token } => {
                 self.on_membership_written(&channel, token, reply.as_ref())

@@ -94,6 +94,7 @@ impl Shard {
         }
         self.register_node(turn);
         self.read_registry(turn);
+        self.report_given_up(turn);
         let registry = self.plugins.revision();
         let boots = self.config.boots;
         let leads: Vec<_> = self.directory.led_here().collect();

@@ -208,7 +208,7 @@ fn finished(returned: Returned, asked: usize) -> Result<usize, cursors::Failure>
         }
         // Changes of keys are not kept yet: to take the messages as done would lose them.
         Ok(Answer::Done { .. } | Answer::Verdicts(_)) => retry(None, Cause::Call(Failure::BadOutput)),
-        Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host)) => {
+        Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {
             Err(cursors::Failure::Untried)
         }
         Err(Failed::Call(failure)) => retry(None, Cause::Call(failure)),
@@ -242,7 +242,9 @@ mod tests {
         assert_eq!(finished(done(0), 3), asked);
         assert_eq!(finished(Err(Failed::Retry { after: None }), 3), asked);
         let untried = Err(cursors::Failure::Untried);
-        assert_eq!(finished(Err(Failed::Call(Failure::NotReady)), 3), untried);
+        for failure in [Failure::NotReady, Failure::Suspended] {
+            assert_eq!(finished(Err(Failed::Call(failure)), 3), untried);
+        }
         assert_eq!(finished(Err(Failed::Poison), 3), Err(cursors::Failure::Poison));
     }
 }

@@ -19,6 +19,7 @@
 //! Threads, sockets, files, clocks. The driver (production) and the world (simulator) step the same value.
 
 mod asks;
+mod breakers;
 mod calls;
 mod channels;
 mod config;
@@ -175,7 +176,7 @@ impl Shard {
             next_deadline: Some(Duration::ZERO),
             ids: ids::Generator::new(config.node, config.shard),
             pipeline: Pipeline::new(Stages::default(), config.faults.hooks, Token(1)),
-            plugins: plugins::Plugins::default(),
+            plugins: plugins::Plugins::new(config.faults.hooks),
             sessions: session::Sessions::new(session_settings),
             owner: presence_machine::Owner::new(config.limits.clone()),
             lookups: pending::Pending::default(),

@@ -4,6 +4,7 @@
 use super::liveness::NodeState;
 use crate::channel;
 use crate::delivery;
+use crate::hooks::breaker::Change;
 use crate::message::{Committed, Draft, Outcome};
 use crate::plugins::{LetterName, Registry};
 use crate::presence;
@@ -38,6 +39,13 @@ pub enum Peer {
         shard: u16,
         /// All of them.
         registry: Arc<Registry>,
+    },
+    /// A breaker of this shard changed (inside a node only).
+    Breaker {
+        /// The shard.
+        of: u16,
+        /// How.
+        change: Box<Change>,
     },
     /// Shard 0 tells its siblings of a node (inside a node only).
     NodeState {
@@ -356,7 +364,7 @@ impl Peer {
     pub fn shard(&self, shards: u16) -> u16 {
         let shards = shards.max(1);
         match self {
-            Peer::Heartbeat { .. } => 0,
+            Peer::Heartbeat { .. } | Peer::Breaker { .. } => 0,
             Peer::NodeState { shard, .. }
             | Peer::Registry { shard, .. }
             | Peer::GroupState { shard, .. }
@@ -382,6 +390,7 @@ impl Peer {
             Peer::Request { .. } | Peer::Push { .. } | Peer::Presence { .. } | Peer::Group { .. } => true,
             Peer::Heartbeat { .. }
             | Peer::NodeState { .. }
+            | Peer::Breaker { .. }
             | Peer::Registry { .. }
             | Peer::GroupState { .. }
             | Peer::Meta { .. }

@@ -4,17 +4,21 @@
 //! newer revision; then all shards of the node take the new registry, each in one step.
 
 use super::Shard;
+use super::breakers::{GivenUp, Made};
 use super::continuation::Then;
 use super::peer::{Peer, Reply, Request};
 use super::turn::Turn;
 use crate::controller;
 use crate::effect::Effect;
-use crate::hooks::call::{Answer, Call, Failed, Returned};
+use crate::hooks::breaker::Breakers;
+use crate::hooks::call::{Answer, Call, Failed, Returned, Version};
+use crate::hooks::faults::Faults;
 use crate::hooks::pipeline::{self, Failure, Stages, Verdict};
 use crate::plugins::Registry;
 use crate::rows::{CONTROLLER_SLOT, Table};
 use crate::types::{GroupId, Token};
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +50,7 @@ impl Waits {
 }
 
 /// What a shard knows of plugins.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Plugins {
     /// What it acts on; none before it was read for the first time.
     registry: Option<Arc<Registry>>,
@@ -55,12 +59,33 @@ pub(super) struct Plugins {
     /// A newer revision than this one is known, or it changed since the question was asked.
     stale: bool,
     asked: bool,
-    calls: super::pending::Pending<Waits>,
+    calls: super::pending::Pending<Made>,
     /// Calls that are no before-send stages.
     runs: usize,
+    /// Which versions are left alone for a while.
+    pub(super) breakers: Breakers,
+    /// Which are never called.
+    pub(super) quarantined: BTreeSet<Version>,
+    /// What the shards of this node have given up.
+    pub(super) given_up: GivenUp,
 }
 
 impl Plugins {
+    /// Nothing is known yet.
+    pub(super) fn new(faults: Faults) -> Plugins {
+        Plugins {
+            registry: None,
+            early: Vec::new(),
+            stale: false,
+            asked: false,
+            calls: super::pending::Pending::default(),
+            runs: 0,
+            breakers: Breakers::new(faults),
+            quarantined: BTreeSet::new(),
+            given_up: GivenUp::default(),
+        }
+    }
+
     /// The revision that is acted on; 0 before the first.
     pub(super) fn revision(&self) -> u64 {
         self.registry.as_ref().map_or(0, |registry| registry.revision)
@@ -176,6 +201,7 @@ impl Shard {
     pub(super) fn take_registry(&mut self, turn: &mut Turn<'_>, registry: Arc<Registry>) {
         let stages = Stages::of(&registry, self.config.limits.payload_bytes_max);
         let followers = super::followers::differ(self.plugins.registry.as_ref(), &registry);
+        self.keep_breakers(turn, &registry);
         self.plugins.registry = Some(registry);
         if followers {
             self.follow_all();
@@ -196,16 +222,21 @@ impl Shard {
         }
     }
 
-    /// Has a plugin called, within the bound on calls.
+    /// Has a plugin called, within the bound on calls, unless its breaker is open.
     pub(super) fn call_plugin(&mut self, turn: &mut Turn<'_>, call: Call, waits: Waits) {
         let full = self.plugins.calls.len() >= CALLS_MAX;
         if full || (waits.is_run() && self.plugins.runs >= RUNS_MAX) {
             return self.plugin_answered(turn, waits, Err(Failed::Call(Failure::Busy)));
         }
+        let probe = match self.admit_call(turn, &call.version) {
+            Ok(probe) => probe,
+            Err(failure) => return self.plugin_answered(turn, waits, Err(Failed::Call(failure))),
+        };
         let token = self.next_token();
         let deadline = turn.now.after(call.within + HOST_PATIENCE);
         self.plugins.runs += usize::from(waits.is_run());
-        self.plugins.calls.insert(token, deadline, waits);
+        let made = Made::new(waits, &call, probe);
+        self.plugins.calls.insert(token, deadline, made);
         turn.out.push(Effect::CallPlugin {
             token,
             call: Box::new(call),
@@ -214,18 +245,22 @@ impl Shard {
 
     /// A plugin answered. An answer that nobody waits for any more is dropped.
     pub(super) fn on_plugin_returned(&mut self, turn: &mut Turn<'_>, token: Token, returned: Returned) {
-        if let Some(waits) = self.plugins.calls.remove(token) {
-            self.plugins.runs -= usize::from(waits.is_run());
-            self.plugin_answered(turn, waits, returned);
+        if let Some(made) = self.plugins.calls.remove(token) {
+            self.plugin_ended(turn, made, returned);
         }
     }
 
     /// Calls that the plugin host has not answered within its time.
     pub(super) fn expire_plugin_calls(&mut self, turn: &mut Turn<'_>) {
-        while let Some((_, waits)) = self.plugins.calls.pop_due(turn.now) {
-            self.plugins.runs -= usize::from(waits.is_run());
-            self.plugin_answered(turn, waits, Err(Failed::Call(Failure::Timeout)));
+        while let Some((_, made)) = self.plugins.calls.pop_due(turn.now) {
+            self.plugin_ended(turn, made, Err(Failed::Call(Failure::Timeout)));
         }
+    }
+
+    fn plugin_ended(&mut self, turn: &mut Turn<'_>, made: Made, returned: Returned) {
+        self.plugins.runs -= usize::from(made.waits.is_run());
+        self.call_ended(turn, &made, &returned);
+        self.plugin_answered(turn, made.waits, returned);
     }
 
     fn plugin_answered(&mut self, turn: &mut Turn<'_>, waits: Waits, returned: Returned) {

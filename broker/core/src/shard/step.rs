@@ -255,6 +255,7 @@ impl Shard {
                 registry,
             } => self.on_heartbeat(turn, from, (boots, registry), &leads),
             Peer::Registry { registry, .. } => self.take_registry(turn, registry),
+            Peer::Breaker { of, change } => self.on_breaker(of, &change),
             Peer::NodeState { node, state, .. } => self.on_node_state(turn, node, state),
             Peer::GroupState {
                 group,

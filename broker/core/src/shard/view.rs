@@ -24,6 +24,8 @@ pub struct Counters {
     pub alarms: u64,
     /// Messages given up for a post-commit consumer.
     pub dead_letters: u64,
+    /// Calls of plugins that were not made because a breaker was open.
+    pub calls_suspended: u64,
     /// Runs that retention took from a post-commit consumer (CH-14).
     pub skipped: u64,
     /// Sends that were answered, by their kind of outcome: committed.
@@ -47,6 +49,7 @@ impl Counters {
             damaged: self.damaged + other.damaged,
             alarms: self.alarms + other.alarms,
             dead_letters: self.dead_letters + other.dead_letters,
+            calls_suspended: self.calls_suspended + other.calls_suspended,
             skipped: self.skipped + other.skipped,
             sends_committed: self.sends_committed + other.sends_committed,
             sends_refused: self.sends_refused + other.sends_refused,

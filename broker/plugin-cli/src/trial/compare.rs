@@ -75,6 +75,7 @@ pub(super) fn failure(failed: &Failed) -> String {
             Failure::Busy => "no turn within the deadline: the machine is busy",
             Failure::NotReady => "no instance: it did not start",
             Failure::Host => "an error of the host",
+            Failure::Suspended => "no call: it failed too often just before",
         }
         .to_owned(),
         Failed::Retry { after: None } => "a wish to be asked again".to_owned(),

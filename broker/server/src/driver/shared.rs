@@ -6,6 +6,7 @@ use super::mailbox::Mailbox;
 use super::reader::Readers;
 use penstock_core::client::{CloseReason, ServerFrame};
 use penstock_core::effect::Event;
+use penstock_core::hooks::breaker::Change;
 use penstock_core::hooks::call::{Call, Returned};
 use penstock_core::hooks::registry::Registry;
 use penstock_core::shard::Peer;
@@ -31,6 +32,8 @@ pub trait Plugins: Send + Sync {
     fn call_inline(&self, call: Box<Call>, patience: &mut Duration) -> Result<Returned, Box<Call>>;
     /// Does a call without blocking. The reply is called exactly once, whatever becomes of the call.
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>);
+    /// The breaker of a version changed on a shard.
+    fn breaker(&self, shard: u16, change: &Change);
 }
 
 /// The way to other nodes. May lose messages.

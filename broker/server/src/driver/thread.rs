@@ -161,6 +161,7 @@ impl ShardThread {
                     }
                 }
             }
+            Effect::Breaker(change) => self.shared.plugins.breaker(self.index, &change),
             Effect::Registry(registry) => {
                 self.shared.registry.send_replace(registry);
             }

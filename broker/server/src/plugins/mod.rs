@@ -8,6 +8,7 @@
 
 mod api;
 mod artifacts;
+mod breakers;
 mod follow;
 mod metrics;
 
@@ -16,6 +17,7 @@ pub use artifacts::Artifacts;
 pub use follow::follow;
 
 use bytes::Bytes;
+use penstock_core::hooks::breaker::Change;
 use penstock_core::hooks::call::{Call, Digest, Returned, Version};
 use penstock_core::hooks::registry::Artifact;
 use penstock_plugin_host::{Host, HostConfig, Refused};
@@ -43,6 +45,7 @@ pub struct Plugins {
     /// What could not be loaded, and why.
     failed: Mutex<BTreeMap<Version, String>>,
     progress: watch::Sender<Progress>,
+    breakers: breakers::Board,
 }
 
 /// How far this node is with what the registry names.
@@ -75,6 +78,7 @@ impl Plugins {
             artifacts: Artifacts::new(folder.join("components")),
             failed: Mutex::default(),
             progress: watch::Sender::default(),
+            breakers: breakers::Board::default(),
         })
     }
 
@@ -105,6 +109,7 @@ impl Plugins {
                 "digest": version.digest.to_string(),
                 "generation": version.generation,
                 "state": "ready",
+                "breaker": self.breakers.state(&version).name(),
                 "calls": status.calls,
                 "calls_inline": status.calls_inline,
                 "inline": status.inline,
@@ -138,6 +143,7 @@ impl Plugins {
     pub fn metrics(&self, out: &mut String) {
         let failed = self.failed().len();
         metrics::render(&self.host.status(), failed, out);
+        self.breakers.render(out);
     }
 
     /// Lines that the versions of a binding logged.
@@ -189,6 +195,10 @@ impl crate::driver::Plugins for Plugins {
 
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
         self.host.call(call, reply);
+    }
+
+    fn breaker(&self, shard: u16, change: &Change) {
+        self.breakers.changed(shard, change);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::hooks::call::{Digest, Version};
-use penstock_core::plugins::{Bound, Failure, Hook, Policy, Registry};
+use penstock_core::plugins::{Bound, Failure, Hook, OnError, Policy, Registry};
 use penstock_core::types::{ChannelKey, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -91,6 +91,21 @@ fn agrees(registry: &Registry, channel: &ChannelKey, versions: &[Version]) -> bo
         .of(Hook::BeforeSend)
         .filter_map(|bound| bound.version(channel));
     versions.iter().all(|wanted| stages.any(|stage| stage == wanted))
+}
+
+/// Whether a message may come by these stages in their order when those are not called whose versions are suspended or quarantined:
+/// nobody sees that.
+fn lets_pass_uncalled(stages: impl Iterator<Item = OnError>) -> bool {
+    for on_error in stages {
+        let policies = [Failure::Suspended, Failure::NotReady].map(|failure| on_error.of(failure));
+        if policies.contains(&Policy::Allow) {
+            return true;
+        }
+        if !policies.contains(&Policy::Skip) {
+            return false;
+        }
+    }
+    true
 }
 
 impl Judged {
@@ -202,12 +217,13 @@ impl Judged {
         let began = self.floors.partition_point(|(since, _)| *since <= shown.invoked);
         let since = self.floors.get(began.saturating_sub(1)..).unwrap_or_default();
         let floor = since.iter().map(|(_, lowest)| *lowest).min().unwrap_or(0);
-        let is_for = |bound: &Arc<Bound>| {
+        let judges = |bound: &&Arc<Bound>| {
             bound.version(shown.channel).is_some() && bound.binding.selector.takes_sender(shown.from)
         };
-        self.registries
-            .range(floor..)
-            .any(|(_, registry)| !registry.of(Hook::BeforeSend).any(is_for))
+        self.registries.range(floor..).any(|(_, registry)| {
+            let stages = registry.of(Hook::BeforeSend).filter(judges);
+            lets_pass_uncalled(stages.map(|bound| bound.binding.on_error))
+        })
     }
 }
 
@@ -222,6 +238,17 @@ mod tests {
             digest: digest(number),
             generation,
         }
+    }
+
+    #[test]
+    fn an_uncalled_stage_lets_pass_what_its_policy_says() {
+        let [reject, allow, skip] = [Policy::Reject, Policy::Allow, Policy::Skip].map(OnError::all);
+        let passes = |stages: &[OnError]| lets_pass_uncalled(stages.iter().copied());
+        assert!(passes(&[]) && passes(&[skip]) && passes(&[allow, reject]));
+        assert!(!passes(&[reject, allow]) && !passes(&[skip, reject]));
+        assert!(!passes(&[OnError::all(Policy::Allow)
+            .with(Failure::Suspended, Policy::Reject)
+            .with(Failure::NotReady, Policy::Reject)]));
     }
 
     #[test]

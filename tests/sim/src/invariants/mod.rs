@@ -17,6 +17,7 @@ pub mod m_19;
 mod m_8;
 pub mod pc_1;
 pub mod pc_5;
+pub mod s_16;
 mod sl_1;
 pub mod sl_9;
 

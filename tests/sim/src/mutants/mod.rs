@@ -415,6 +415,27 @@ pub static ALL: &[Mutant] = &[
         "A failed stage that lets a draft through gives it back as it came, without earlier rewrites (M-19).",
     ),
     mutant(
+        "open-breaker-allows",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.open_breaker_allows = true),
+        "A filter that refuses what it cannot judge lets messages pass while its breaker is open (S16).",
+    ),
+    mutant(
+        "half-open-lets-all-through",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.half_open_lets_all_through = true),
+        "A half-open breaker lets every call through, not one (S16).",
+    ),
+    mutant(
+        "one-node-quarantines",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.one_node_quarantines = true),
+        "A version is quarantined when one node of three has given it up (S16).",
+    ),
+    mutant(
         "gives-up-before-first-append",
         3,
         200,

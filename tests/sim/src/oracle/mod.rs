@@ -10,6 +10,7 @@ use crate::invariants::ap_3::Completions;
 use crate::invariants::m_19::{Judged, Shown, original};
 use crate::invariants::pc_1::Followed;
 pub use crate::invariants::pc_5::Sessions;
+use crate::invariants::s_16::Suspended;
 use bytes::Bytes;
 use penstock_core::message::Message;
 use penstock_core::types::{ChannelKey, MessageId, Reason};
@@ -109,6 +110,8 @@ pub struct Oracle {
     pub registers: Registers,
     /// What before-send stages were seen to do.
     pub judged: Judged,
+    /// Which versions may not be called, and where.
+    pub suspended: Suspended,
     /// What bindings that follow channels have done.
     pub followed: Followed,
     by_key: BTreeMap<ChannelKey, usize>,

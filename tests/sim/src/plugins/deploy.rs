@@ -7,7 +7,7 @@ use bytes::Bytes;
 use penstock_core::admin::Answer;
 use penstock_core::plugins::{
     Artifact, Binding, Bound, Change, Failure, Hook, OnError, PlacedReport, Plugin, Policy, Proposal,
-    Registry, ReportState, Selector, StartAt,
+    Registry, ReportState, Selector, StartAt, Version,
 };
 use penstock_core::types::{NodeId, Uid};
 use std::collections::BTreeSet;
@@ -88,6 +88,9 @@ impl Deployer {
         };
         let expected_revision = plugin.revision;
         let named = Arc::clone(&plugin.name);
+        if !plugin.quarantined.is_empty() && self.rng.permille(300) {
+            return Some(release(plugin));
+        }
         match &plugin.rollout {
             None if plugin.previous.is_some() && self.rng.permille(300) => Some(Change::Rollback {
                 plugin: named,
@@ -114,6 +117,28 @@ impl Deployer {
                 expected_revision,
             }),
         }
+    }
+
+    /// What makes every plugin run again, once its code is good: releases, and another configuration of a binding with a version that
+    /// is not called.
+    pub fn repairs(&mut self, registry: &Registry, suspended: Option<&Version>) -> Vec<Change> {
+        let quarantined = |plugin: &&Plugin| !plugin.quarantined.is_empty();
+        let plugins = registry.plugins.values().filter(quarantined);
+        let mut repairs: Vec<Change> = plugins.map(release).collect();
+        let bound = suspended.and_then(|version| registry.binding(&version.binding));
+        let place = bound.and_then(|bound| {
+            BINDINGS
+                .iter()
+                .position(|(id, _)| *id == bound.binding.id.as_ref())
+        });
+        if let (Some(bound), Some(at)) = (bound, place) {
+            self.configurations += 1;
+            repairs.push(Change::Bind {
+                binding: Box::new(self.binding(at)),
+                expected_revision: bound.revision,
+            });
+        }
+        repairs
     }
 
     fn propose(&mut self, name: &str, expected_revision: u64) -> Change {
@@ -211,6 +236,14 @@ impl Deployer {
             }));
         }
         reports
+    }
+}
+
+fn release(plugin: &Plugin) -> Change {
+    Change::Release {
+        plugin: Arc::clone(&plugin.name),
+        expected_revision: plugin.revision,
+        digest: None,
     }
 }
 

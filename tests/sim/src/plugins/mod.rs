@@ -32,6 +32,8 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug)]
 struct Script {
     trap_permille: u32,
+    /// Traps always during every second stretch of so much time; zero never does.
+    spells: Duration,
     stall_permille: u32,
     /// Refuses the operations of one remainder by this; 0 refuses none.
     refuses: usize,
@@ -39,6 +41,13 @@ struct Script {
     poisons: usize,
     /// Leaves the operations of one remainder by this as they are; 0 changes all.
     leaves: usize,
+}
+
+impl Script {
+    fn is_in_spell(&self, now: Duration) -> bool {
+        let number = now.as_millis().checked_div(self.spells.as_millis());
+        number.is_some_and(|number| number % 2 == 0)
+    }
 }
 
 /// The plugin host of all nodes.
@@ -78,11 +87,12 @@ impl Plugins {
             refuses: rng.pick(&[0, 0, 11, 29]),
             leaves: rng.pick(&[0, 3]),
             poisons: rng.pick(&[0, 0, 17]),
+            spells: Duration::from_secs(rng.pick(&[0, 0, 0, 4, 1_000])),
         }
     }
 
     /// What becomes of a call that may take so long.
-    pub fn fate(&mut self, version: &Version, within: Duration) -> Fate {
+    pub fn fate(&mut self, now: Duration, version: &Version, within: Duration) -> Fate {
         let script = self.script(version);
         let after = self.rng.tailed(self.latency);
         let (trap, stall) = (
@@ -99,7 +109,7 @@ impl Plugins {
             } else {
                 Fate::Stall(within + late)
             }
-        } else if trap {
+        } else if trap || script.is_in_spell(now) {
             Fate::Trap(after)
         } else {
             Fate::Answer(after)

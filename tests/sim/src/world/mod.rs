@@ -344,7 +344,15 @@ impl World {
             per_mille: self.settings.miss_permille,
             pinned: &pinned,
         });
+        if let Event::PluginReturned { token, returned } = &event {
+            let ended = (*token, returned);
+            self.oracle
+                .suspended
+                .returned(local.monotonic, (node, shard), ended);
+        }
         host.shard.handle(local, event, &rows, &mut effects);
+        let acts = host.shard.registry_revision();
+        self.take_note((node, shard), acts, &effects);
         let place = (node as u64) << 8 | u64::from(shard);
         self.mix(
             u64::try_from(now.as_nanos()).unwrap_or(0) ^ place << 48 ^ kind << 40 ^ effects.len() as u64,

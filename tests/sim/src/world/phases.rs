@@ -189,6 +189,7 @@ impl World {
         coverage.meet_many(Met::DeduplicatedRetries, self.oracle.deduplicated);
         coverage.meet_many(Met::Reoffers, self.oracle.sessions.reoffers);
         coverage.meet_many(Met::Resends, self.clients.resends);
+        coverage.meet_many(Met::Quarantines, self.oracle.suspended.quarantines);
         coverage.fault("message followed", self.oracle.followed.handled);
         coverage.fault("dead letter", self.oracle.followed.letters);
         coverage.fault("lost message", self.network.lost);

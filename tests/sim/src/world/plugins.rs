@@ -6,7 +6,7 @@ use crate::clients::Purpose;
 use crate::oracle;
 use crate::plugins::{Fate, changed_by};
 use penstock_core::admin::{Answer, Ask, LettersAsk};
-use penstock_core::effect::Event;
+use penstock_core::effect::{Effect, Event};
 use penstock_core::hooks::call::{self, Call, Failed, Version, Work};
 use penstock_core::hooks::pipeline::{Failure, Verdict};
 use penstock_core::message::{Committed, Draft, Message};
@@ -18,7 +18,15 @@ use std::time::Duration;
 impl World {
     /// The plugin host of a node is asked.
     pub(super) fn call_plugin(&mut self, node: usize, shard: u16, token: Token, call: Call) {
-        let fate = self.plugins.fate(&call.version, call.within);
+        let local = self.nodes[node].clock.read(self.now).monotonic;
+        let place = (node, shard);
+        if let Err(detail) = self.oracle.suspended.called(local, place, (token, &call)) {
+            self.oracle.violate("S16", detail);
+        }
+        let fate = self.plugins.fate(self.now, &call.version, call.within);
+        if fate == Fate::Lost {
+            self.oracle.suspended.lost(place, &call.version);
+        }
         let (after, returned) = match call.work {
             Work::BeforeSend { drafts, .. } => {
                 self.asked(&call.channel, &call.version, &drafts);
@@ -29,13 +37,30 @@ impl World {
                 messages,
             } => {
                 let run = (&call.channel, incarnation, &messages[..]);
-                self.follow((node, shard), fate, &call.version, run)
+                self.follow(place, fate, &call.version, run)
             }
         };
         if fate != Fate::Lost {
             let at = self.now + after;
             self.arrive_at(at, node, shard, Event::PluginReturned { token, returned });
         }
+    }
+
+    /// What the checkers know before a shard's effects are done: the registry that it acts on, and its breakers.
+    pub(super) fn take_note(&mut self, place: (usize, u16), acts: Option<u64>, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Registry(registry) = effect {
+                self.oracle.judged.learned(registry);
+                if let Err(detail) = self.oracle.suspended.learned(registry, self.nodes.len()) {
+                    self.oracle.violate("S16", detail);
+                }
+            }
+            if let Some(kind) = self.oracle.suspended.said(place, effect) {
+                self.coverage.meet(kind);
+            }
+        }
+        let registry = acts.and_then(|revision| self.oracle.judged.registry(revision));
+        self.oracle.suspended.acts(place, registry);
     }
 
     fn asked(&mut self, channel: &ChannelKey, version: &Version, drafts: &[Draft]) {
@@ -187,10 +212,10 @@ impl World {
             return;
         };
         let next = self.now + deployer.pause();
-        if self.phase != super::phases::Phase::Chaos {
-            return;
-        }
         self.agenda.put(next, Happening::Deploy);
+        if self.phase != super::phases::Phase::Chaos {
+            return self.repair();
+        }
         let Some(registry) = self.oracle.judged.newest().cloned() else {
             return;
         };
@@ -213,10 +238,31 @@ impl World {
             };
             self.call(node, Ask::DeadLetters(list), Purpose::Deploy);
         }
+        self.ask_changes(asks);
+    }
+
+    fn ask_changes(&mut self, asks: Vec<(usize, Change)>) {
         for (node, change) in asks {
+            if let Change::Release { plugin, .. } = &change {
+                self.oracle.suspended.released(plugin);
+            }
             self.coverage.fault(kind(&change), 1);
             self.call(node, Ask::ChangeRegistry(Box::new(change)), Purpose::Deploy);
         }
+    }
+
+    /// The plugins are good now: somebody releases what is quarantined, and configures anew what is not called.
+    fn repair(&mut self) {
+        let Some(registry) = self.oracle.judged.newest().cloned() else {
+            return;
+        };
+        let suspended = self.oracle.suspended.one().map(|(_, version)| version.clone());
+        let Some(deployer) = &mut self.plugins.deployer else {
+            return;
+        };
+        let node = deployer.index(self.nodes.len());
+        let repairs = deployer.repairs(&registry, suspended.as_ref());
+        self.ask_changes(repairs.into_iter().map(|change| (node, change)).collect());
     }
 
     /// A change was answered.
@@ -290,6 +336,8 @@ fn kind(change: &Change) -> &'static str {
         Change::Canary { .. } => "canary",
         Change::Promote { .. } => "promotion",
         Change::Rollback { .. } => "rollback",
+        Change::Trip(_) => "version given up",
+        Change::Release { .. } => "version released",
         Change::Remove { .. } => "plugin removed",
         Change::Bind { .. } => "bind",
         Change::Unbind { .. } => "unbind",

@@ -21,27 +21,50 @@ impl Shard {
         self.call(turn, super::super::plugins::registry_rows(), Then::Ask { ask });
     }
 
-    /// Changes it. Whoever is in service must be ready for a candidate.
+    /// Changes it. Whoever is in service must be ready for a candidate; who is down gets it when it is back.
     pub(super) fn ask_change(&mut self, turn: &mut Turn<'_>, ask: Token, change: &Change) {
-        let nodes: Vec<NodeId> = self.liveness.nodes().map(|(node, ..)| node).collect();
+        let all: Vec<NodeId> = self.liveness.nodes().map(|(node, ..)| node).collect();
+        let nodes = controller::Nodes {
+            all: &all,
+            down: &self.nodes_down(turn),
+        };
         self.keep_ask(turn, ask, Job::Change);
         let request = Request::Propose {
             group: GroupId::CONTROLLER,
             lane: Lane::Ordinary,
-            command: controller::change_registry(turn.now.wall_ms, change, &nodes),
+            command: controller::change_registry(turn.now.wall_ms, change, nodes),
         };
         self.call(turn, request, Then::Ask { ask });
     }
-}
 
-pub(super) fn answer_registry(turn: &mut Turn<'_>, ask: Token, reply: &Reply) {
-    let answered = match registry_of(reply) {
-        Some(registry) => Answer::Registry(Arc::new(registry)),
-        None => Answer::Failed(Failure::Unavailable(
-            "the registry of plugins cannot be read".to_owned(),
-        )),
-    };
-    answer(turn, ask, answered);
+    /// It was read, or not. A candidate is shown as waiting for those alone that are not down.
+    pub(super) fn answer_registry(&self, turn: &mut Turn<'_>, ask: Token, reply: &Reply) {
+        let down = self.nodes_down(turn);
+        let answered = match registry_of(reply) {
+            Some(mut registry) => {
+                let plugins = registry.plugins.values_mut();
+                for rollout in plugins.filter_map(|plugin| plugin.rollout.as_mut()) {
+                    rollout.wanted.retain(|node| !down.contains(node));
+                }
+                Answer::Registry(Arc::new(registry))
+            }
+            None => Answer::Failed(Failure::Unavailable(
+                "the registry of plugins cannot be read".to_owned(),
+            )),
+        };
+        answer(turn, ask, answered);
+    }
+
+    /// Nodes that were not heard of for so long that they count as dead.
+    fn nodes_down(&self, turn: &Turn<'_>) -> Vec<NodeId> {
+        // A process that has just started has not heard of anybody yet.
+        let dead_after = self.config.limits.node_dead_after;
+        self.liveness
+            .nodes()
+            .filter(|(_, state, since)| !state.alive && turn.now.monotonic > *since + dead_after)
+            .map(|(node, ..)| node)
+            .collect()
+    }
 }
 
 pub(super) fn answer_change(turn: &mut Turn<'_>, ask: Token, reply: &Reply) {
@@ -60,6 +83,10 @@ pub(super) fn failure_of(why: Refused) -> Failure {
         | Refused::RolloutOpen
         | Refused::NoRollout
         | Refused::NotReady
+        | Refused::Quarantined
+        | Refused::NotQuarantined
+        | Refused::TooManyQuarantined
+        | Refused::Known
         | Refused::NothingBefore => Failure::Conflict(why.to_string()),
         Refused::SameDigest
         | Refused::StillBound

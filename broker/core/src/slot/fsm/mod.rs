@@ -81,6 +81,8 @@ impl Machine {
             | Body::PluginPromote(_)
             | Body::PluginRollback(_)
             | Body::PluginRemove(_)
+            | Body::PluginTripped(_)
+            | Body::PluginRelease(_)
             | Body::PutBinding(_)
             | Body::RemoveBinding(_) => Err(MALFORMED),
         }

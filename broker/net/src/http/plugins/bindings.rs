@@ -91,6 +91,7 @@ enum ClassOf {
     Busy,
     NotReady,
     HostError,
+    Suspended,
 }
 
 #[derive(Deserialize)]
@@ -215,5 +216,6 @@ const fn failure_of(class: ClassOf) -> Failure {
         ClassOf::Busy => Failure::Busy,
         ClassOf::NotReady => Failure::NotReady,
         ClassOf::HostError => Failure::Host,
+        ClassOf::Suspended => Failure::Suspended,
     }
 }

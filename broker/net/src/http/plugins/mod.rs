@@ -51,7 +51,7 @@ type Shared = axum::extract::State<State>;
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wish {
-    /// What was uploaded: of a proposal.
+    /// What was uploaded: of a proposal. What is released; all that is quarantined without it.
     digest: Option<String>,
     /// Of a canary.
     percent: Option<u8>,
@@ -87,7 +87,7 @@ pub(super) async fn logs(axum::extract::State(state): Shared, Path(binding): Pat
     Json(state.node.plugins().logs(&binding)).into_response()
 }
 
-/// Propose, canary, promote, rollback, remove.
+/// Propose, canary, promote, rollback, release, remove.
 pub(super) async fn change(
     axum::extract::State(state): Shared,
     Path((name, action)): Path<(String, String)>,
@@ -121,6 +121,14 @@ pub(super) async fn change(
             plugin,
             expected_revision,
         },
+        "release" => match wish.digest.as_deref().map(shown::digest) {
+            Some(None) => return refusal(StatusCode::BAD_REQUEST, "digest: 64 hexadecimal digits"),
+            digest => Change::Release {
+                plugin,
+                expected_revision,
+                digest: digest.flatten(),
+            },
+        },
         "remove" => Change::Remove {
             plugin,
             expected_revision,
@@ -128,7 +136,7 @@ pub(super) async fn change(
         _ => {
             return refusal(
                 StatusCode::NOT_FOUND,
-                "there is no such change: propose, canary, promote, rollback, remove",
+                "there is no such change: propose, canary, promote, rollback, release, remove",
             );
         }
     };

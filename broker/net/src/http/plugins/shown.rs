@@ -52,12 +52,29 @@ pub(super) fn plugin(plugin: &Plugin) -> Value {
             "canary_percent": rollout.canary_percent,
         })
     });
+    let trips = plugin.trips.iter().map(|trip| {
+        json!({
+            "digest": trip.digest.to_string(), "node": trip.node.0,
+            "since_ms": trip.at_ms, "cause": trip.cause.name(),
+        })
+    });
+    let quarantined = plugin.quarantined.iter().map(|quarantine| {
+        json!({
+            "digest": quarantine.digest.to_string(),
+            "since_ms": quarantine.at_ms,
+            "reason": &*quarantine.reason,
+            "consequence": quarantine.consequence.name(),
+        })
+    });
     json!({
         "name": &*plugin.name,
         "revision": plugin.revision,
         "active": plugin.active.as_ref().map(artifact),
         "previous": plugin.previous.as_ref().map(artifact),
         "rollout": rollout,
+        "disabled": plugin.is_disabled(),
+        "given_up": trips.collect::<Value>(),
+        "quarantined": quarantined.collect::<Value>(),
     })
 }
 

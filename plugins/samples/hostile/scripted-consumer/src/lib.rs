@@ -3,7 +3,9 @@
 //!
 //! | word | what it does |
 //! |---|---|
-//! | `trap`, `panic`, `loop`, `grow` | as it says; what came before in the batch is lost with the call |
+//! | `trap`, `panic`, `loop`, `grow`, `recurse` | as it says; what came before in the batch is lost with the call |
+//! | `flood` | writes 100,000 lines to the log first |
+//! | `huge` | answers with more bytes than the broker takes |
 //! | `retry`, `retry:ms` | stops before this message: to be tried again, after so many ms |
 //! | `poison`, `busy` | stops before this message, which can never be done, or for which there is no time |
 //! | `increment:key` | adds 1 to the number at this key |
@@ -27,6 +29,10 @@ use std::hint::black_box;
 
 /// What one step of endless growth takes, bytes.
 const STEP: usize = 1 << 20;
+/// Lines of a flood.
+const FLOOD_LINES: u32 = 100_000;
+/// A value that is too large, bytes.
+const HUGE: usize = 8 << 20;
 
 /// The consumer.
 #[derive(Default)]
@@ -136,6 +142,20 @@ fn harm(payload: &[u8]) {
             kept.push(black_box(vec![1_u8; STEP]));
         }
     }
+    if has(payload, "recurse") {
+        host::info(&recurse(1).to_string());
+    }
+    if has(payload, "flood") {
+        for line in 0..FLOOD_LINES {
+            host::info(&format!("line {line}"));
+        }
+    }
+}
+
+#[expect(unconditional_recursion, reason = "that is what it is for")]
+fn recurse(depth: u64) -> u64 {
+    // What is done after the call keeps it from becoming a jump.
+    recurse(black_box(depth + 1)) + black_box(depth)
 }
 
 /// The changes that a message at this place asks for.
@@ -157,6 +177,17 @@ fn changes(place: u32, payload: &[u8]) -> Vec<KvChange> {
                 change,
             });
         }
+    }
+    if has(payload, "huge") {
+        let value = KvValue {
+            value: vec![0; HUGE],
+            ttl_ms: 0,
+        };
+        changes.push(KvChange {
+            message: place,
+            key: "huge".to_owned(),
+            change: KvOperation::Set(value),
+        });
     }
     if has(payload, "stranger") {
         changes.push(KvChange {

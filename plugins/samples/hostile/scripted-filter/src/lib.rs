@@ -9,6 +9,7 @@
 //! | `loop` | never returns |
 //! | `grow` | allocates without end |
 //! | `flood` | writes 100,000 lines to the log, then allows |
+//! | `huge` | answers with more bytes than the broker takes |
 //! | `badframe` | answers with one entry too few; see [`broken`] for `badframe-...` |
 //! | `reject`, `reject:text` | rejects, with this text or `scripted` |
 //! | `rewrite`, `rewrite:text` | puts a text message with this text, or `scripted`, in its place |
@@ -25,6 +26,8 @@ penstock_plugin_sdk::manifest!();
 
 /// Lines of a flood.
 const FLOOD_LINES: u32 = 100_000;
+/// An answer that is too large, bytes.
+const HUGE: usize = 8 << 20;
 /// What one step of endless growth takes, bytes.
 const STEP: usize = 1 << 20;
 
@@ -56,6 +59,9 @@ impl filter::exports::penstock::plugin::before_send::Guest for Scripted {
         let batch = Batch::parse(&arena, &index).unwrap_or_else(|error| panic!("{error}"));
         for message in batch.messages() {
             harm(message.payload());
+            if has(message.payload(), "huge") && !has(message.payload(), "badframe") {
+                return (vec![0; HUGE], Vec::new());
+            }
             if has(message.payload(), "badframe") {
                 return broken(message.payload(), batch.len());
             }

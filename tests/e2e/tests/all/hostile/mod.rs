@@ -6,6 +6,7 @@ mod floods;
 mod foreign;
 mod histories;
 mod inputs;
+mod plugins;
 mod secrets;
 mod sockets;
 mod start;

@@ -10,6 +10,7 @@ mod languages;
 mod letters;
 mod refused;
 mod rollout;
+mod suspended;
 mod workshop;
 
 use crate::{GROUP, make_group};
