@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_millis(300);
 /// Goes on until the process is interrupted. What fails is said, and tried again with the next change.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     // Whatever becomes of the folder later, it must be one now.
-    let mut known = Folder::open(options)?.print()?;
+    let mut known = crate::folder::print(&Folder::open(options)?.path)?;
     loop {
         match round(options, out) {
             Ok(()) => writeln!(out, "waiting    for a change in {}", shown(options))?,

@@ -14,27 +14,12 @@ pub(crate) const MANIFEST: &str = "plugin.toml";
 /// How it is built.
 pub(crate) const RECIPE: &str = "build.toml";
 
-/// What is made, or says nothing about the component.
-const NOT_SOURCES: [&str; 8] = [
-    "README.md",
-    "__pycache__",
-    "binding.toml",
-    "build",
-    "fixtures",
-    "node_modules",
-    "target",
-    "venv",
-];
-
-/// What builds make.
-const MADE: [&str; 6] = [
-    "Cargo.lock",
-    "__pycache__",
-    "build",
-    "node_modules",
-    "target",
-    "venv",
-];
+/// What says nothing about the component.
+const NOT_SOURCES: [&str; 3] = ["README.md", "binding.toml", "fixtures"];
+/// Folders that builds make.
+const MADE: [&str; 5] = ["__pycache__", "build", "node_modules", "target", "venv"];
+/// A file that builds make, beside those with these endings. A crate whose own is newer is built again.
+const LOCK: &str = "Cargo.lock";
 const MADE_ENDINGS: [&str; 2] = [".wasm", ".partial"];
 
 /// The languages that plugins are written in.
@@ -205,11 +190,6 @@ impl Folder {
         }
         Ok(found)
     }
-
-    /// A number that is another one when a file of the folder is.
-    pub(crate) fn print(&self) -> Result<u64> {
-        print(&self.path)
-    }
 }
 
 /// A number that is another one when a file of this folder is: sources, fixtures, binding, but nothing that a build makes.
@@ -228,7 +208,9 @@ fn print_below(folder: &Path, hasher: &mut DefaultHasher) -> Result<()> {
     paths.sort();
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let made = MADE.contains(&&*name) || MADE_ENDINGS.iter().any(|ending| name.ends_with(ending));
+        let made = MADE.contains(&&*name)
+            || name == LOCK
+            || MADE_ENDINGS.iter().any(|ending| name.ends_with(ending));
         if name.starts_with('.') || made {
             continue;
         }
@@ -287,7 +269,11 @@ fn newer_below(folder: &Path, built: SystemTime, component: &Path) -> Result<boo
     for entry in listing {
         let path = entry.with_context(|| folder.display().to_string())?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with('.') || NOT_SOURCES.contains(&&*name) || path == component {
+        if name.starts_with('.')
+            || MADE.contains(&&*name)
+            || NOT_SOURCES.contains(&&*name)
+            || path == component
+        {
             continue;
         }
         let newer = if path.is_dir() {

@@ -93,9 +93,7 @@ impl Prepared {
             board: Arc::new(Board::new()),
         })
     }
-}
 
-impl Prepared {
     /// Whether its calls may run on the thread of the caller at all: a filter that waits for nothing, and needs no new instance for
     /// each.
     pub(crate) fn may_run_inline(&self) -> bool {

@@ -85,12 +85,13 @@ impl Desk<'_, '_> {
 
     /// Writes a row, within the bound on all rows together.
     fn put(&mut self, key: Key, value: bytes::Bytes) -> Result<(), Refused> {
-        let before = self.rows.row(&key)?.map_or(0, |row| row.len() as u64);
-        let after = self.sums.bytes.saturating_sub(before) + value.len() as u64;
-        if after > REGISTRY_BYTES_MAX && value.len() as u64 > before {
+        let before = self.sums.bytes;
+        self.put_always(key, value)?;
+        // A command that is refused leaves nothing of what it wrote.
+        if self.sums.bytes > REGISTRY_BYTES_MAX && self.sums.bytes > before {
             return Err(Why::TooLarge.into());
         }
-        self.put_always(key, value)
+        Ok(())
     }
 
     /// Writes a row whatever the bound: what takes a bad version out of service is bounded in another way, and is never refused.

@@ -172,7 +172,7 @@ impl std::fmt::Display for Refused {
             Refused::Quarantined => {
                 "this version is quarantined because it kept failing: see the plugin's status for how, and release it first"
             }
-            Refused::NotQuarantined => "nothing is quarantined under this digest",
+            Refused::NotQuarantined => "nothing of that is quarantined: the plugin's status names what is",
             Refused::TooManyQuarantined => {
                 "too many versions of this plugin are quarantined: release some of them first"
             }

@@ -3,13 +3,12 @@
 use super::fixtures::{self, Given};
 use super::{Bench, show, work};
 use crate::arguments::Options;
-use crate::binding::{Binding, deadline};
+use crate::binding::Binding;
 use crate::build;
 use crate::folder;
 use crate::host::Local;
 use anyhow::{Context as _, Result, bail};
 use penstock_core::hooks::call::{Call, Version};
-use penstock_plugin_host::inspect;
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -29,15 +28,8 @@ const ROW_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let (name, given, config) = sample(options)?;
     let component = build::component(options, out)?;
-    let inspected = inspect(&component).context("no broker of this version takes it")?;
-    let binding = Binding::of(options, &inspected.manifest, None)?;
     let local = Local::start()?;
-    let mut bench = Bench {
-        within: deadline(binding.as_ref(), &inspected.manifest),
-        local: &local,
-        inspected,
-        cases: 0,
-    };
+    let (mut bench, binding) = Bench::of(options, &component, &local)?;
     let hook = bench.hook();
     let config = config
         .or_else(|| binding.as_ref().map(Binding::config))
@@ -61,15 +53,15 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
             row.calls
         )?;
     }
-    let before = bench.memory(&version);
+    let (before, _) = bench.memory(&version);
     let row = bench.row(&version, &hook, &given, 1, MEMORY_CALLS)?;
+    let (most, made) = bench.memory(&version);
     writeln!(
         out,
-        "memory     {} KiB at most, {} KiB more after {} calls; {} instances were made",
-        bench.memory(&version).0 / 1_024,
-        (bench.memory(&version).0 - before.0) / 1_024,
-        row.calls,
-        bench.memory(&version).1
+        "memory     {} KiB at most, {} KiB more after {} calls; {made} instances were made",
+        most / 1_024,
+        (most - before) / 1_024,
+        row.calls
     )?;
     Ok(())
 }

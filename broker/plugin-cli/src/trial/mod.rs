@@ -36,15 +36,8 @@ const PAYLOAD_BYTES: usize = 32_767;
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let fixtures = fixtures::read(&folder::path(options))?;
     let component = build::component(options, out)?;
-    let inspected = inspect(&component).context("no broker of this version takes it")?;
-    let binding = Binding::of(options, &inspected.manifest, None)?;
     let local = Local::start()?;
-    let mut bench = Bench {
-        within: deadline(binding.as_ref(), &inspected.manifest),
-        local: &local,
-        inspected,
-        cases: 0,
-    };
+    let (mut bench, binding) = Bench::of(options, &component, &local)?;
     let mut failed = 0;
     let mut report = |name: &str, case: Result<Outcome>| -> Result<()> {
         let outcome = case.unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
@@ -141,7 +134,20 @@ struct Bench<'a> {
 /// What one call found, in words.
 type Compare<'a> = &'a dyn Fn(usize, &Returned) -> Vec<String>;
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// One for this component under the binding of the options or the folder, if there is one.
+    fn of(options: &Options, component: &[u8], local: &'a Local) -> Result<(Bench<'a>, Option<Binding>)> {
+        let inspected = inspect(component).context("no broker of this version takes it")?;
+        let binding = Binding::of(options, &inspected.manifest, None)?;
+        let bench = Bench {
+            within: deadline(binding.as_ref(), &inspected.manifest),
+            local,
+            inspected,
+            cases: 0,
+        };
+        Ok((bench, binding))
+    }
+
     fn fixture(&mut self, fixture: &Fixture) -> Result<Outcome> {
         let hook = match &fixture.hook {
             Some(hook) => hook.clone(),

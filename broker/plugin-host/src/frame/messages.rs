@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 
 /// Bytes and words of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// Every string and payload.
-    pub arena: Vec<u8>,
+    pub(crate) arena: Vec<u8>,
     /// Where they stand.
-    pub index: Vec<u32>,
+    pub(crate) index: Vec<u32>,
 }
 
 impl Frame {
@@ -125,22 +125,6 @@ struct Stamped {
     seq: u64,
     at_ms: u64,
     event: [u32; 2],
-}
-
-/// Drafts of a channel.
-#[must_use]
-pub fn wanted(channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) -> Frame {
-    let mut frame = Frame::default();
-    frame.fill_wanted(channel, drafts, wall_ms);
-    frame
-}
-
-/// Committed messages of a channel.
-#[must_use]
-pub fn committed(channel: &ChannelKey, incarnation: Incarnation, messages: &[Message]) -> Frame {
-    let mut frame = Frame::default();
-    frame.fill_committed(channel, incarnation, messages);
-    frame
 }
 
 fn draft_bytes(draft: &Draft) -> usize {

@@ -3,7 +3,7 @@
 mod messages;
 mod verdicts;
 
-pub use messages::{Frame, committed, wanted};
+pub(crate) use messages::Frame;
 pub(crate) use verdicts::TOPIC_BYTES_MAX;
 pub use verdicts::{BadFrame, verdicts};
 

@@ -46,27 +46,19 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
         &bindings,
         ("penstock_plugin_instances_retired_total", "reason"),
         "Instances that were dropped, by reason.",
-        |status| {
-            status
-                .retired
-                .iter()
-                .map(|(reason, count)| (*reason, *count))
-                .collect()
-        },
+        |status| by_reason(&status.retired),
     );
     labelled(
         out,
         &bindings,
         ("penstock_plugin_demotions_total", "reason"),
         "How often calls of a version were sent back from the threads of shards, by reason.",
-        |status| {
-            status
-                .demotions
-                .iter()
-                .map(|(reason, count)| (*reason, *count))
-                .collect()
-        },
+        |status| by_reason(&status.demotions),
     );
+}
+
+fn by_reason(counts: &BTreeMap<&'static str, u64>) -> Vec<(&'static str, u64)> {
+    counts.iter().map(|(reason, count)| (*reason, *count)).collect()
 }
 
 /// Appends a counter that has a label beside the binding, under this name.

@@ -1,4 +1,4 @@
-//! What plugins cost a node at its start: `cargo run -p penstock-e2e --bin plugin_start`, after the node and the plugins were built.
+//! What plugins cost a node at its start: `cargo run --bin plugin_start`, after the node and the plugins were built.
 
 #![expect(
     clippy::print_stdout,
