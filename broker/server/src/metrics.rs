@@ -125,6 +125,11 @@ fn happened(counted: &Counted) -> [Series; 12] {
             counters.dead_letters,
         ),
         (
+            "penstock_channels_resumed_total",
+            "Sleeping channels that were woken because something that follows them was behind.",
+            counters.resumed,
+        ),
+        (
             "penstock_row_misses_total",
             "Row reads that had to go to disk.",
             counted.misses,

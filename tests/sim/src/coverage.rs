@@ -34,6 +34,8 @@ pub enum Met {
     Recoveries,
     /// A version of a plugin was quarantined.
     Quarantines,
+    /// A sleeping channel was woken because a consumer was behind.
+    Resumed,
 }
 
 /// What 1,000 seeds at three nodes may not go without.
@@ -48,6 +50,7 @@ pub const REQUIRED: &[Met] = &[
     Met::Suspensions,
     Met::Recoveries,
     Met::Quarantines,
+    Met::Resumed,
 ];
 
 /// Counters of one seed or of many.

@@ -53,6 +53,8 @@ pub struct Settings {
     pub patience: Duration,
     /// Largest jump of a wall clock.
     pub clock_jump: Duration,
+    /// After the faults nobody says anything until what follows the channels is through by itself.
+    pub silent: bool,
 }
 
 impl Settings {
@@ -68,6 +70,7 @@ impl Settings {
         limits.replace_after = aimed.pick(&[seconds(600), seconds(3), seconds(8)]);
         limits.channel_openings_max = aimed.pick(&[1, 2, 1_024]);
         limits.channel_tails_bytes = aimed.pick(&[0, 64 << 20]);
+        let late_permille = aimed.pick(&[0, 5, 100]);
         let quick = Duration::from_micros(100);
         // Keys that are forgotten early must not be forgotten while a client still retries; a clock that jumps by more
         // than the difference would make the cluster forget them rightly.
@@ -83,7 +86,7 @@ impl Settings {
             read_latency: rng.pick(&[quick / 4, quick * 2]),
             handling: rng.pick(&[quick / 100, quick / 10]),
             miss_permille: rng.pick(&[0, 20, 200]),
-            network: conditions(rng, aimed.pick(&[0, 5, 100])),
+            network: conditions(rng, late_permille),
             faults: Weights::draw(seed, rng, nodes),
             chaos: Duration::from_secs(rng.between(58, 70)),
             convergence: Duration::from_secs(30),
@@ -101,6 +104,7 @@ impl Settings {
             } else {
                 Duration::from_secs(600)
             },
+            silent: aimed.permille(400),
         }
     }
 }

@@ -121,6 +121,12 @@ impl Replica {
         }
     }
 
+    /// Whether it may be dropped before it was idle for long: nothing waits to be written.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.flush_at.is_none() && self.is_idle()
+    }
+
     /// Nothing in flight, nobody lagging, no fence, everything written (CH-10).
     fn is_idle(&self) -> bool {
         let role = match &self.role {

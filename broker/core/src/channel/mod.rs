@@ -23,7 +23,7 @@
 //! # Absent
 //! Metadata are decided by the slot group and only obeyed here. Idempotency lookups, ids and acknowledgements belong to the append
 //! authority, which hears of commits from [`Output::Committed`] alone (R25). A replica is dropped only after
-//! [`Output::Evictable`], when its node stops, or when its incarnation ends: an epoch is resumed within the same process only,
+//! [`Output::Evictable`] or while it [is at rest](Replica::is_at_rest), when its node stops, or when its incarnation ends: an epoch is resumed within the same process only,
 //! and what was written before must have been stored by then (M-3).
 
 mod activation;

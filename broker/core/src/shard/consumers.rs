@@ -1,15 +1,15 @@
 //! The consumers of committed records that move by a cursor: their wiring, and the membership rows of person channels.
 
 use super::Shard;
-use super::continuation::{Reading, Stored, Then};
+use super::continuation::{Stored, Then};
 use super::peer::{Reply, Request};
+use super::reads::Purpose;
 use super::step::Step;
 use super::turn::Turn;
 use crate::channel;
-use crate::effect::Effect;
 use crate::hooks::{self, cursors};
 use crate::message::Record;
-use crate::rows::{Instance, Miss, Page};
+use crate::rows::{Instance, Miss};
 use crate::slot::Lane;
 use crate::slot::command::{self, MembershipChange};
 use crate::types::{ChannelKey, ChannelKind, Seq, Token, Uid};
@@ -49,13 +49,8 @@ impl Shard {
         };
         for output in outputs {
             match output {
-                cursors::Output::Read { token, request } => {
-                    let read = self.reading(Reading::Cursors {
-                        channel: channel.clone(),
-                        activation,
-                        token,
-                    });
-                    turn.out.push(Effect::Read { token: read, request });
+                cursors::Output::Read { token, range } => {
+                    self.read_range(channel, range, Purpose::Cursors { token });
                 }
                 cursors::Output::Store { token, writes } => {
                     let stored = Stored::Cursor {
@@ -83,7 +78,6 @@ impl Shard {
                 }
                 cursors::Output::DeadLetter(given_up) => self.bury(turn, channel, &given_up),
                 cursors::Output::Skipped { .. } => self.counters.skipped += 1,
-                cursors::Output::Corrupt(_) => self.counters.damaged += 1,
             }
         }
     }
@@ -115,20 +109,6 @@ impl Shard {
             self.queue.push_back(Step::Cursors {
                 channel: channel.clone(),
                 input,
-            });
-        }
-    }
-
-    /// A cursor's scan is done.
-    pub(super) fn on_cursor_read(&mut self, channel: ChannelKey, activation: u64, token: Token, page: Page) {
-        if self
-            .channels
-            .get(&channel)
-            .is_some_and(|host| host.activation == activation)
-        {
-            self.queue.push_back(Step::Cursors {
-                channel,
-                input: cursors::Input::ReadDone { token, page },
             });
         }
     }

@@ -47,14 +47,13 @@ pub(super) enum Reading {
         activation: u64,
         token: Token,
     },
-    /// A post-commit cursor's read.
-    Cursors {
-        channel: ChannelKey,
-        activation: u64,
-        token: Token,
-    },
     /// A page of rows for a caller.
     Page { reply_to: super::groups::ReplyTo },
+    /// What the disk holds of a sleeping channel.
+    Resuming {
+        sleeper: super::resuming::Sleeper,
+        look: super::resuming::Look,
+    },
 }
 
 /// What waits for a look-up of users.
@@ -105,6 +104,8 @@ pub(super) enum Then {
     },
     /// A membership row of a person channel.
     Membership { channel: ChannelKey, token: Token },
+    /// The sweep over sleeping channels.
+    Resuming(super::resuming::Sweep),
 }
 
 impl Shard {
@@ -200,13 +201,7 @@ impl Shard {
                     input,
                 });
             }
-            Some(Reading::Cursors {
-                channel,
-                activation,
-                token,
-            }) => {
-                self.on_cursor_read(channel, activation, token, page);
-            }
+            Some(Reading::Resuming { sleeper, look }) => self.on_look(turn, sleeper, look, page),
             Some(Reading::Page { reply_to }) => {
                 let reply = match page {
                     Page::Rows { rows, more } => {
@@ -267,6 +262,7 @@ impl Shard {
             Then::Registry => self.on_registry(turn, reply),
             Then::GivenUp => self.on_given_up(),
             Then::Buried { channel, token, seq } => self.on_buried(&channel, (token, seq), reply.as_ref()),
+            Then::Resuming(sweep) => self.on_resuming(turn, sweep, reply),
             Then::Membership { channel, token } => {
                 self.on_membership_written(&channel, token, reply.as_ref())
             }

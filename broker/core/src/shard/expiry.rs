@@ -33,6 +33,7 @@ impl Shard {
             self.pushing.next_deadline(),
             self.asks.next_deadline(),
             self.plugins.next_deadline(),
+            self.resuming.next_deadline(),
         ]
         .into_iter()
         .chain(groups)
@@ -61,6 +62,7 @@ impl Shard {
         self.expire_calls(turn);
         self.expire_asks(turn);
         self.expire_plugin_calls(turn);
+        self.expire_resuming(turn);
     }
 
     fn expire_groups(&mut self, turn: &mut Turn<'_>) {

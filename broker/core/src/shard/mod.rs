@@ -50,6 +50,7 @@ mod plugins;
 mod presence;
 mod reads;
 mod repeats;
+mod resuming;
 mod sessions;
 mod step;
 #[cfg(test)]
@@ -132,6 +133,7 @@ pub struct Shard {
     counters: Counters,
     /// The disk is nearly full: no new messages (R14).
     space_low: bool,
+    resuming: resuming::Resuming,
 }
 
 impl Shard {
@@ -189,6 +191,7 @@ impl Shard {
             online_parts: BTreeMap::new(),
             counters: Counters::default(),
             space_low: false,
+            resuming: resuming::Resuming::default(),
             limits,
             config,
         }

@@ -171,6 +171,8 @@ impl Shard {
             .is_some_and(|host| host.active.is_some());
         if leads || active {
             self.apply_meta(turn, channel, meta);
+        } else if meta.leader.is_some_and(|leader| leader.node == self.config.node) {
+            self.resume_one(turn, channel, &meta);
         }
     }
 }

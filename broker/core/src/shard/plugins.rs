@@ -202,9 +202,12 @@ impl Shard {
         let stages = Stages::of(&registry, self.config.limits.payload_bytes_max);
         let followers = super::followers::differ(self.plugins.registry.as_ref(), &registry);
         self.keep_breakers(turn, &registry);
-        self.plugins.registry = Some(registry);
+        let first = self.plugins.registry.replace(registry).is_none();
         if followers {
             self.follow_all();
+        }
+        if first || followers {
+            self.resume_all(turn);
         }
         self.pipeline_input(turn, pipeline::Input::Stages(stages));
         for input in std::mem::take(&mut self.plugins.early) {

@@ -10,6 +10,7 @@ use crate::append::{self, Checked};
 use crate::channel::{Input, ReadReply, Why};
 use crate::codec;
 use crate::delivery;
+use crate::hooks::cursors::{self, Range};
 use crate::message::{Committed, DedupeRow, Draft, MessageFlags, Outcome, Record};
 use crate::plugins::LetterName;
 use crate::rows::{Key, Miss, Rows};
@@ -27,6 +28,8 @@ pub(super) enum Purpose {
     Check { token: Token, seq: Seq },
     /// Delivery reads a run.
     Delivery { token: Token, through: Seq },
+    /// A post-commit cursor reads a run.
+    Cursors { token: Token },
     /// Leadership is proved first, then a window is read in parts.
     Prove { reply_to: ReplyTo, range: HistoryRange },
     /// Leadership is proved first, then a send is looked up: a leader of the past would not know it.
@@ -180,8 +183,17 @@ impl Shard {
         records_max: u32,
         purpose: Purpose,
     ) {
+        let range = Range {
+            from,
+            records_max,
+            bytes_max: self.config.limits.history_bytes_max.min(1 << 20),
+        };
+        self.read_range(channel, range, purpose);
+    }
+
+    /// The same with other bounds.
+    pub(super) fn read_range(&mut self, channel: &ChannelKey, range: Range, purpose: Purpose) {
         let token = self.next_token();
-        let bytes_max = self.config.limits.history_bytes_max.min(1 << 20);
         let Some(active) = self.active(channel) else {
             return;
         };
@@ -190,9 +202,9 @@ impl Shard {
             channel,
             Input::Read {
                 token,
-                from,
-                records_max,
-                bytes_max,
+                from: range.from,
+                records_max: range.records_max,
+                bytes_max: range.bytes_max,
             },
         );
     }
@@ -289,6 +301,10 @@ impl Shard {
                     channel: channel.clone(),
                     input,
                 });
+            }
+            Some(Purpose::Cursors { token }) => {
+                let records = (!reply.failed).then_some(reply.records);
+                self.tell_cursors(channel, cursors::Input::ReadDone { token, records });
             }
             Some(Purpose::History(gathering)) => self.on_history_part(turn, channel, gathering, reply),
             Some(Purpose::Redelivery {

@@ -69,6 +69,8 @@ pub(super) enum Step {
     },
     /// Facts of a job on its way in.
     Facts { job: Token },
+    /// A sleeping channel without a record on this disk.
+    Resuming(super::resuming::Sleeper),
 }
 
 /// Steps with the same key stay in order behind one that waits for rows.
@@ -84,6 +86,8 @@ pub(super) enum Hold {
     Job(Token),
     /// The message ids of the shard.
     Ids,
+    /// The sweep over sleeping channels.
+    Resuming,
 }
 
 impl Step {
@@ -99,6 +103,7 @@ impl Step {
             | Step::CursorStored { channel, .. } => Some(Hold::Channel(channel.clone())),
             Step::Facts { job } => Some(Hold::Job(*job)),
             Step::IdsStored { .. } | Step::IdsStart => Some(Hold::Ids),
+            Step::Resuming(_) => Some(Hold::Resuming),
             Step::Sessions(_) => None,
         }
     }
@@ -117,6 +122,7 @@ impl Step {
             | Step::IdsStored { .. }
             | Step::IdsStart
             | Step::FindSend { .. }
+            | Step::Resuming(_)
             | Step::Facts { .. } => true,
             Step::Delivery { .. } | Step::Sessions(_) | Step::CursorStored { .. } => false,
         }
@@ -243,6 +249,7 @@ impl Shard {
             }
             Step::FindSend { channel, find } => self.find_send(turn, &channel, find),
             Step::Facts { job } => self.gather_facts(turn, job),
+            Step::Resuming(sleeper) => self.look_at_state(turn, sleeper),
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Counters {
     pub calls_suspended: u64,
     /// Runs that retention took from a post-commit consumer (CH-14).
     pub skipped: u64,
+    /// Sleeping channels that were woken because a consumer was behind (PC-1).
+    pub resumed: u64,
     /// Sends that were answered, by their kind of outcome: committed.
     pub sends_committed: u64,
     /// Refused.
@@ -51,6 +53,7 @@ impl Counters {
             dead_letters: self.dead_letters + other.dead_letters,
             calls_suspended: self.calls_suspended + other.calls_suspended,
             skipped: self.skipped + other.skipped,
+            resumed: self.resumed + other.resumed,
             sends_committed: self.sends_committed + other.sends_committed,
             sends_refused: self.sends_refused + other.sends_refused,
             sends_unknown: self.sends_unknown + other.sends_unknown,

@@ -397,8 +397,18 @@ pub static ALL: &[Mutant] = &[
         "effect-before-commit",
         3,
         200,
-        Plant::Hooks(|faults| faults.before_commit_effects = true),
-        "Bindings that follow a channel are handed what is not committed yet (CH-3).",
+        Plant::Machines(|faults| {
+            faults.channel = channel::Faults::named("reads_beyond_watermark").expect("a fault of channels");
+            faults.hooks.before_commit_effects = true;
+        }),
+        "Neither a binding's cursor nor the replica that it reads from stops at the high watermark (CH-3).",
+    ),
+    mutant(
+        "behind-sleeps",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.behind_sleeps = true),
+        "Sleeping channels in which a binding is behind are not looked for after a restart (PC-1).",
     ),
     mutant(
         "swap-within-batch",

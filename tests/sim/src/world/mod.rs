@@ -67,6 +67,8 @@ pub struct World {
     trace_from: Option<Duration>,
     phase: phases::Phase,
     catching_up: phases::CatchingUp,
+    /// How long nobody has said anything after the faults, see [`Settings::silent`].
+    alone: Duration,
     /// Blows that wait for their moment.
     ambushes: Vec<ambush::Ambush>,
     kept: Option<ambush::Kept>,
@@ -117,6 +119,7 @@ impl World {
             trace_from: trace,
             phase: phases::Phase::Chaos,
             catching_up: phases::CatchingUp::default(),
+            alone: Duration::ZERO,
             ambushes: ambush::first(seed),
             kept: None,
             operator: operator::Operator::default(),

@@ -56,7 +56,8 @@ impl World {
             Phase::Chaos | Phase::Done => {}
         }
         self.note_offers();
-        let late = self.now >= healed + self.settings.convergence && self.phase != Phase::Done;
+        let until = healed + self.alone + self.settings.convergence;
+        let late = self.now >= until && self.phase != Phase::Done;
         if late && !self.is_catching_up() && !self.is_following() {
             self.did_not_converge();
         }
@@ -70,12 +71,31 @@ impl World {
         if !self.clients.is_set_up() || self.now < recovered {
             return;
         }
+        if self.settings.silent && self.is_left_behind() {
+            self.alone = self.now - recovered;
+            return;
+        }
         for channel in 0..self.clients.talks.len() {
             if let Some(&user) = self.clients.talks[channel].members.first() {
                 self.clients.say(self.now, user, channel, &mut self.oracle);
             }
         }
         self.phase = Phase::Converging;
+    }
+
+    /// Whether something that follows a channel still has to do although nobody uses the channel. It may take as long as with
+    /// traffic (PC-1, PC-2).
+    fn is_left_behind(&mut self) -> bool {
+        let membership = census::membership_missing(&self.nodes, &self.oracle).map(|what| ("PC-2", what));
+        let left = membership.or_else(|| self.behind().map(|what| ("PC-1", what)));
+        let until = self.settings.chaos + self.settings.convergence + FOLLOWED_WITHIN;
+        match left {
+            Some((rule, what)) if self.now >= until => {
+                self.oracle.violate(rule, format!("without traffic, {what}"));
+                true
+            }
+            left => left.is_some(),
+        }
     }
 
     fn converge(&mut self) {
@@ -110,7 +130,7 @@ impl World {
 
     /// Whether a binding that failed again and again before still waits for its next attempt: it comes within the longest pause.
     fn is_following(&self) -> bool {
-        let until = self.settings.chaos + self.settings.convergence + FOLLOWED_WITHIN;
+        let until = self.settings.chaos + self.alone + self.settings.convergence + FOLLOWED_WITHIN;
         self.now < until && self.plugins.deployer.is_some() && self.behind().is_some()
     }
 
@@ -175,6 +195,7 @@ impl World {
         for host in &self.nodes[node].hosts {
             let counters = host.shard.summary().counters;
             self.coverage.meet_many(Met::Evictions, counters.evictions);
+            self.coverage.meet_many(Met::Resumed, counters.resumed);
         }
     }
 

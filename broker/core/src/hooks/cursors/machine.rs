@@ -1,16 +1,14 @@
 //! The machine.
 
-use super::progress::{Progress, State};
-use super::{Cause, Consumer, Cursor, Failure, Input, Output, Role};
+use super::progress::{Progress, RUN_BYTES_MAX, State};
+use super::{Cause, Consumer, Cursor, Failure, Input, Output, Range, Role};
 use crate::hooks::faults::Faults;
 use crate::limits::Limits;
-use crate::rows::{Miss, Page, ReadRequest, Rows, Write};
-use crate::types::{ChannelKey, ChannelKind, Incarnation, LeaderEpoch, Now, Seq, Token};
-use penstock_wire::channel_id;
+use crate::message::Record;
+use crate::rows::{Miss, Rows, Write};
+use crate::types::{ChannelKey, Incarnation, LeaderEpoch, Now, Seq, Token};
 use std::time::Duration;
 
-/// Bytes of one run.
-const RUN_BYTES_MAX: u32 = 1 << 20;
 /// First pause after a failure; doubles with each attempt.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause.
@@ -35,18 +33,11 @@ pub(super) struct Leading {
 }
 
 impl Cursors {
-    /// The built-in consumers of a channel that move by a cursor of this machine: a person channel's membership rows (not
-    /// those of a command channel). Online delivery keeps its own cursor. Continuation tokens count up from `first_token`;
-    /// whoever builds the machine again passes a higher one (CH-13).
+    /// The built-in consumers of a channel. Continuation tokens count up from `first_token`; whoever builds the machine again
+    /// passes a higher one (CH-13).
     #[must_use]
     pub fn new(channel: &ChannelKey, limits: &Limits, faults: Faults, first_token: Token) -> Cursors {
-        let person = channel.kind == ChannelKind::PERSON && !channel_id::is_command(&channel.id);
-        let consumers = if person {
-            vec![Consumer::membership()]
-        } else {
-            Vec::new()
-        };
-        Cursors::with(consumers, limits, faults, first_token)
+        Cursors::with(super::built_in(channel), limits, faults, first_token)
     }
 
     /// These consumers, each with a name of its own.
@@ -98,7 +89,7 @@ impl Cursors {
             }
             Input::Consumers(consumers) => self.change_consumers(consumers, rows, out)?,
             Input::Learned { consumer, cursor } => self.learned(&consumer, cursor),
-            Input::ReadDone { token, page } => self.read_done(now, token, page, out),
+            Input::ReadDone { token, records } => self.read_done(now, token, records, out),
             Input::Stored { token } => self.window_stored(token, out),
             Input::Done { token, through } => self.effect_done(token, through, out),
             Input::Failed { token, failure } => self.effect_failed(now, token, failure, out),
@@ -250,34 +241,29 @@ impl Cursors {
                 let token = self.next_token;
                 self.next_token = Token(token.0 + 1);
                 progress.state = State::Seeking(token);
-                out.push(read(token, leading.incarnation, (seq, seq), 1));
+                let range = Range {
+                    from: seq,
+                    records_max: 1,
+                    bytes_max: RUN_BYTES_MAX,
+                };
+                out.push(Output::Read { token, range });
                 continue;
             }
             if progress.cursor.done.next() < leading.log_start && !progress.is_finished() {
                 progress.skip_to(leading.log_start, out);
             }
-            let first = progress.cursor.done.next();
             let target = progress.target(leading.committed);
-            if first > target {
+            let Some(range) = progress.range(target, self.faults) else {
                 continue;
-            }
-            let open = progress.cursor.open_to > progress.cursor.done;
-            let (through, records_max) = if open && !self.faults.window_grows_on_redelivery() {
-                let window = progress.cursor.open_to.0 - progress.cursor.done.0;
-                (progress.cursor.open_to, u32::try_from(window).unwrap_or(u32::MAX))
-            } else if self.faults.before_commit_effects() {
-                (Seq(u64::MAX), progress.consumer.run_max)
-            } else {
-                (target, progress.run_max())
             };
             let token = self.next_token;
             self.next_token = Token(token.0 + 1);
             progress.state = State::Reading(token);
-            out.push(read(token, leading.incarnation, (first, through), records_max));
+            out.push(Output::Read { token, range });
         }
     }
 
-    fn read_done(&mut self, now: Now, token: Token, page: Page, out: &mut Vec<Output>) {
+    fn read_done(&mut self, now: Now, token: Token, records: Option<Vec<Record>>, out: &mut Vec<Output>) {
         let reading = |progress: &&mut Progress| matches!(progress.state, State::Reading(asked) | State::Seeking(asked) if asked == token);
         let (Some(leading), next_token) = (self.leading, self.next_token) else {
             return;
@@ -287,15 +273,7 @@ impl Cursors {
             return;
         };
         let pause = State::Paused(now.after(self.retry));
-        let records = match page {
-            Page::Records(records) => records,
-            Page::Corrupt { what, .. } => {
-                progress.state = pause;
-                out.push(Output::Corrupt(what));
-                return;
-            }
-            Page::Rows { .. } | Page::Cursors(_) | Page::Dedupe { .. } => Vec::new(),
-        };
+        let records = records.unwrap_or_default();
         if let (State::Seeking(_), Some(seek)) = (&progress.state, &mut progress.seek) {
             match records.first().filter(|record| Some(record.seq) == seek.probe()) {
                 Some(record) => {
@@ -316,9 +294,14 @@ impl Cursors {
             progress.state = pause;
             return;
         }
+        let window = progress.window(faults);
+        if window.is_some_and(|through| last < through) {
+            // A part of a window would be another window.
+            progress.state = pause;
+            return;
+        }
         self.next_token = Token(next_token.0 + 1);
-        let open = progress.cursor.open_to > progress.cursor.done && !faults.window_grows_on_redelivery();
-        if !progress.consumer.exact || open {
+        if !progress.consumer.exact || window.is_some() {
             progress.hand_out(next_token, records, faults, out);
             return;
         }
@@ -411,18 +394,5 @@ fn stored_cursors(
         Ok(cursors)
     } else {
         Err(Miss(missing))
-    }
-}
-
-fn read(token: Token, incarnation: Incarnation, (from, through): (Seq, Seq), records_max: u32) -> Output {
-    Output::Read {
-        token,
-        request: ReadRequest::Records {
-            incarnation,
-            from,
-            through,
-            records_max,
-            bytes_max: RUN_BYTES_MAX,
-        },
     }
 }

@@ -10,9 +10,10 @@ pub use machine::Cursors;
 use crate::limits::Limits;
 use crate::message::Record;
 pub use crate::plugins::Cause;
-use crate::rows::{Page, ReadRequest, Write};
-use crate::types::{Incarnation, LeaderEpoch, Seq, Token};
+use crate::rows::Write;
+use crate::types::{ChannelKey, ChannelKind, Incarnation, LeaderEpoch, Seq, Token};
 use bytes::Bytes;
+use penstock_wire::channel_id;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ pub enum Input {
     ReadDone {
         /// Echo.
         token: Token,
-        /// A page of records.
-        page: Page,
+        /// Committed, contiguous, from the later of the asked position and the log start; none when they could not be read.
+        records: Option<Vec<Record>>,
     },
     /// An [`Output::Store`] is durable.
     Stored {
@@ -70,12 +71,12 @@ pub enum Input {
 /// What the cursors want done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Read records; answered by [`Input::ReadDone`].
+    /// Have the replica read committed records, which judges what its disk gives (R30); answered by [`Input::ReadDone`].
     Read {
         /// Names the read.
         token: Token,
-        /// What.
-        request: ReadRequest,
+        /// Which.
+        range: Range,
     },
     /// Store cursor rows in `Data`; answered by [`Input::Stored`].
     Store {
@@ -112,8 +113,17 @@ pub enum Output {
         /// Last position skipped.
         through: Seq,
     },
-    /// A stored record's checksum did not match: the replica must withdraw (R30).
-    Corrupt(String),
+}
+
+/// Records that are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First position.
+    pub from: Seq,
+    /// Most records.
+    pub records_max: u32,
+    /// Most bytes; one record always fits.
+    pub bytes_max: u32,
 }
 
 /// A record that is to be given up for a consumer.
@@ -205,7 +215,28 @@ pub enum Failure {
     Untried,
 }
 
+/// The built-in consumers of a channel that move by a cursor of [`Cursors`]: a person channel's membership rows (not those of a
+/// command channel). Online delivery keeps its own cursor.
+#[must_use]
+pub fn built_in(channel: &ChannelKey) -> Vec<Consumer> {
+    let person = channel.kind == ChannelKind::PERSON && !channel_id::is_command(&channel.id);
+    person.then(Consumer::membership).into_iter().collect()
+}
+
 impl Consumer {
+    /// First position that it has not done, by its stored cursor; none if it wants nothing, whatever the channel holds. One
+    /// without a cursor that begins at the latest has never been led here: it begins when the channel is used.
+    #[must_use]
+    pub fn owed_from(&self, stored: Option<Cursor>) -> Option<Seq> {
+        match (stored, self.start) {
+            (Some(cursor), _) if self.first_only && cursor.done >= Seq(1) => None,
+            (Some(cursor), _) => Some(cursor.done.next()),
+            (None, Start::Earliest | Start::Since(_)) => Some(Seq(1)),
+            (None, Start::At(seq)) => Some(seq),
+            (None, Start::Latest) => None,
+        }
+    }
+
     /// The built-in delivery to sessions: at least once, never given up.
     #[must_use]
     pub fn delivery(limits: &Limits) -> Consumer {

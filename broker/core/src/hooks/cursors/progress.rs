@@ -1,7 +1,7 @@
 //! How far one consumer has come, and what it is doing.
 
 use super::machine::Leading;
-use super::{Cause, Consumer, Cursor, GivenUp, Output, Start};
+use super::{Cause, Consumer, Cursor, GivenUp, Output, Range, Start};
 use crate::hooks::faults::Faults;
 use crate::message::Record;
 use crate::rows::Key;
@@ -9,6 +9,9 @@ use crate::types::{Incarnation, Seq, Token};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Bytes of one run.
+pub(super) const RUN_BYTES_MAX: u32 = 1 << 20;
 
 /// One consumer.
 #[derive(Debug)]
@@ -179,6 +182,34 @@ impl Progress {
         } else {
             committed
         }
+    }
+
+    /// The end of the window that was handed out and is not done, which the next run covers whole.
+    pub(super) fn window(&self, faults: Faults) -> Option<Seq> {
+        let open = self.cursor.open_to > self.cursor.done && !faults.window_grows_on_redelivery();
+        open.then_some(self.cursor.open_to)
+    }
+
+    /// What to read next of what is committed up to `target`; none while there is nothing.
+    pub(super) fn range(&self, target: Seq, faults: Faults) -> Option<Range> {
+        let from = self.cursor.done.next();
+        if from > target {
+            return None;
+        }
+        let count = |through: Seq| u32::try_from(through.0 - self.cursor.done.0).unwrap_or(u32::MAX);
+        let (records_max, bytes_max) = match self.window(faults) {
+            // A new leader does not know yet that all of it is committed.
+            Some(through) if through > target => return None,
+            // Whatever its bytes: what is in memory is measured otherwise than what is on disk.
+            Some(through) => (count(through), u32::MAX),
+            None if faults.before_commit_effects() => (self.run_max(), RUN_BYTES_MAX),
+            None => (self.run_max().min(count(target)), RUN_BYTES_MAX),
+        };
+        Some(Range {
+            from,
+            records_max,
+            bytes_max,
+        })
     }
 
     /// After a failure one record at a time, so that the one that cannot be done is found; windows of an exact consumer keep
