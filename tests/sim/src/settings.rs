@@ -53,7 +53,7 @@ pub struct Settings {
     pub patience: Duration,
     /// Largest jump of a wall clock.
     pub clock_jump: Duration,
-    /// After the faults nobody says anything until what follows the channels is through by itself.
+    /// The faults end with a power cut of all nodes, and nobody comes back until what follows the channels is through by itself.
     pub silent: bool,
 }
 

@@ -113,6 +113,8 @@ pub struct Clients {
     tokens: bool,
     /// No new sends: only what is open is finished.
     pub quiet: bool,
+    /// Nobody connects.
+    pub away: bool,
     /// Sends that were written again.
     pub resends: u64,
     calls: asks::Calls,
@@ -161,6 +163,7 @@ impl Clients {
             repeated: None,
             tokens: settings.tokens,
             quiet: false,
+            away: false,
             resends: 0,
         }
     }
@@ -174,7 +177,7 @@ impl Clients {
         wishes: &mut Vec<Wish>,
     ) -> Duration {
         match self.users[user].link {
-            Link::Down { until } if until <= now && self.users[user].has_token => {
+            Link::Down { until } if until <= now && self.users[user].has_token && !self.away => {
                 self.connect(now, user, wishes)
             }
             Link::Opening { connection, since } if since + ANSWER_WITHIN <= now => {

@@ -30,6 +30,7 @@ use agenda::Agenda;
 use gateway::Connection;
 use node::{Host, Syncer};
 use penstock_core::effect::{Effect, Event};
+use penstock_core::message::Committed;
 use penstock_core::rows::Key;
 use penstock_core::shard::{Config, Shard};
 use penstock_core::types::{Boots, DiskBoot, NodeId, ProcessBoot};
@@ -67,7 +68,9 @@ pub struct World {
     trace_from: Option<Duration>,
     phase: phases::Phase,
     catching_up: phases::CatchingUp,
-    /// How long nobody has said anything after the faults, see [`Settings::silent`].
+    /// What a plugin was handed in this step: the checkers see the commit that it follows from only after the step.
+    handed: Vec<Committed>,
+    /// How long nobody came back after the faults, see [`Settings::silent`].
     alone: Duration,
     /// Blows that wait for their moment.
     ambushes: Vec<ambush::Ambush>,
@@ -119,6 +122,7 @@ impl World {
             trace_from: trace,
             phase: phases::Phase::Chaos,
             catching_up: phases::CatchingUp::default(),
+            handed: Vec::new(),
             alone: Duration::ZERO,
             ambushes: ambush::first(seed),
             kept: None,
@@ -361,6 +365,7 @@ impl World {
             u64::try_from(now.as_nanos()).unwrap_or(0) ^ place << 48 ^ kind << 40 ^ effects.len() as u64,
         );
         let life = self.nodes[node].life;
+        self.handed.clear();
         for effect in effects.drain(..) {
             if self.nodes[node].life == life {
                 self.execute(node, shard, effect);
@@ -373,6 +378,9 @@ impl World {
                 .registry_revision();
             self.oracle.judged.acts(now, (node, shard), acts);
             self.watch(node, shard);
+            for message in &self.handed {
+                self.invariants.shown(message, &mut self.oracle);
+            }
             self.set_timer(node, shard);
         }
     }

@@ -50,6 +50,9 @@ impl World {
                 self.phase = Phase::Healing;
                 self.heal();
                 self.clients.quiet = true;
+                if self.settings.silent {
+                    self.silence();
+                }
             }
             Phase::Healing => self.probe(),
             Phase::Converging => self.converge(),
@@ -57,7 +60,7 @@ impl World {
         }
         self.note_offers();
         let until = healed + self.alone + self.settings.convergence;
-        let late = self.now >= until && self.phase != Phase::Done;
+        let late = self.now >= until && self.phase != Phase::Done && !self.clients.away;
         if late && !self.is_catching_up() && !self.is_following() {
             self.did_not_converge();
         }
@@ -67,12 +70,15 @@ impl World {
     /// Once everything is set up, somebody says something in every channel.
     fn probe(&mut self) {
         // Routes are announced again within a touch interval and the clients' pings.
-        let recovered = self.settings.chaos + Duration::from_secs(6);
-        if !self.clients.is_set_up() || self.now < recovered {
+        let recovered = self.settings.chaos + self.alone + Duration::from_secs(6);
+        if self.clients.away && (self.now < recovered || self.is_left_behind()) {
             return;
         }
-        if self.settings.silent && self.is_left_behind() {
-            self.alone = self.now - recovered;
+        if std::mem::replace(&mut self.clients.away, false) {
+            self.alone = self.now - self.settings.chaos;
+            return;
+        }
+        if !self.clients.is_set_up() || self.now < recovered {
             return;
         }
         for channel in 0..self.clients.talks.len() {
@@ -81,6 +87,14 @@ impl World {
             }
         }
         self.phase = Phase::Converging;
+    }
+
+    /// Everything ends in the middle of its work, and nobody is there when it begins anew.
+    fn silence(&mut self) {
+        self.clients.away = true;
+        for node in 0..self.nodes.len() {
+            self.crash(node, Some(Duration::from_secs(1)));
+        }
     }
 
     /// Whether something that follows a channel still has to do although nobody uses the channel. It may take as long as with

@@ -137,7 +137,7 @@ impl World {
                 incarnation,
                 message: message.clone(),
             };
-            self.invariants.shown(&committed, &mut self.oracle);
+            self.handed.push(committed);
             self.oracle.saw(channel, message, &version.binding);
         }
         // The registry under which the call was made is the one that its shard acts on.
