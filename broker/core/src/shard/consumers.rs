@@ -1,7 +1,7 @@
 //! The consumers of committed records that move by a cursor: their wiring, and the membership rows of person channels.
 
 use super::Shard;
-use super::continuation::{Reading, Stored, Then};
+use super::continuation::{Reading, Then};
 use super::peer::{Reply, Request};
 use super::step::Step;
 use super::turn::Turn;
@@ -9,7 +9,7 @@ use crate::channel;
 use crate::effect::Effect;
 use crate::hooks::{self, cursors};
 use crate::message::Record;
-use crate::rows::{Instance, Miss, Page};
+use crate::rows::{Miss, Page};
 use crate::slot::Lane;
 use crate::slot::command::{self, MembershipChange};
 use crate::types::{ChannelKey, ChannelKind, Seq, Token, Uid};
@@ -57,15 +57,19 @@ impl Shard {
                     });
                     turn.out.push(Effect::Read { token: read, request });
                 }
-                cursors::Output::Store { token, writes } => {
-                    let stored = Stored::Cursor {
-                        channel: channel.clone(),
-                        activation,
+                cursors::Output::Fix {
+                    token,
+                    consumer,
+                    cursor,
+                } => self.tell_replica(
+                    channel,
+                    channel::Input::FixCursor {
                         token,
-                    };
-                    let ticket = self.ticket(Instance::Data, stored);
-                    turn.store(Instance::Data, ticket, writes);
-                }
+                        consumer: Bytes::copy_from_slice(consumer.as_bytes()),
+                        value: cursor.encode(),
+                    },
+                ),
+                cursors::Output::Narrowed { token } => self.change_keys_of(turn, channel, token),
                 cursors::Output::Consume {
                     token,
                     consumer,
@@ -101,21 +105,6 @@ impl Shard {
             self.write_membership(turn, channel, token, last);
         } else {
             self.hand_to_plugin(turn, channel, (token, consumer), records);
-        }
-    }
-
-    /// A cursor row is durable.
-    pub(super) fn on_cursor_stored(&mut self, channel: &ChannelKey, activation: u64, token: Token) {
-        if self
-            .channels
-            .get(channel)
-            .is_some_and(|host| host.activation == activation)
-        {
-            let input = cursors::Input::Stored { token };
-            self.queue.push_back(Step::Cursors {
-                channel: channel.clone(),
-                input,
-            });
         }
     }
 

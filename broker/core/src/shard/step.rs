@@ -56,12 +56,6 @@ pub(super) enum Step {
     IdsStored { token: Token },
     /// Message ids begin above what was reserved before.
     IdsStart,
-    /// A cursor row is durable.
-    CursorStored {
-        channel: ChannelKey,
-        activation: u64,
-        token: Token,
-    },
     /// The outcome of a send is looked up.
     FindSend {
         channel: ChannelKey,
@@ -95,8 +89,7 @@ impl Step {
             | Step::Append { channel, .. }
             | Step::Delivery { channel, .. }
             | Step::Cursors { channel, .. }
-            | Step::FindSend { channel, .. }
-            | Step::CursorStored { channel, .. } => Some(Hold::Channel(channel.clone())),
+            | Step::FindSend { channel, .. } => Some(Hold::Channel(channel.clone())),
             Step::Facts { job } => Some(Hold::Job(*job)),
             Step::IdsStored { .. } | Step::IdsStart => Some(Hold::Ids),
             Step::Sessions(_) => None,
@@ -118,7 +111,7 @@ impl Step {
             | Step::IdsStart
             | Step::FindSend { .. }
             | Step::Facts { .. } => true,
-            Step::Delivery { .. } | Step::Sessions(_) | Step::CursorStored { .. } => false,
+            Step::Delivery { .. } | Step::Sessions(_) => false,
         }
     }
 }
@@ -233,14 +226,6 @@ impl Shard {
             }
             Step::IdsStored { token } => self.ids_input(turn, append::ids::Input::Stored { token }),
             Step::IdsStart => self.ids_input(turn, append::ids::Input::Start),
-            Step::CursorStored {
-                channel,
-                activation,
-                token,
-            } => {
-                self.on_cursor_stored(&channel, activation, token);
-                Ok(())
-            }
             Step::FindSend { channel, find } => self.find_send(turn, &channel, find),
             Step::Facts { job } => self.gather_facts(turn, job),
         }
@@ -355,6 +340,15 @@ impl Shard {
             Request::Propose { lane, command, .. } => {
                 host.proposals
                     .insert(token, super::groups::Proposer::Caller(reply_to));
+                self.queue.push_back(Step::Group {
+                    group,
+                    input: slot::Input::Propose { token, lane, command },
+                });
+            }
+            Request::ProposeOnce { command, .. } => {
+                host.proposals
+                    .insert(token, super::groups::Proposer::Caller(reply_to));
+                let lane = slot::Lane::Ordinary;
                 self.queue.push_back(Step::Group {
                     group,
                     input: slot::Input::Propose { token, lane, command },
