@@ -2,8 +2,8 @@
 
 use crate::client::Secret;
 use crate::message::{Committed, MessageFlags, Outcome};
-use crate::plugins::{Change, DeadLetter, LetterName, Registry};
-use crate::types::{ChannelKey, ChannelKind, DeviceFlag, DeviceLevel, Seq, Uid};
+use crate::plugins::{Change, DeadLetter, KeyOperation, KeyOutcome, KeyRefused, LetterName, Registry};
+use crate::types::{ChannelKey, ChannelKind, DeviceFlag, DeviceLevel, Seq, SlotId, Uid};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -158,6 +158,8 @@ pub enum Ask {
     ChangeRegistry(Box<Change>),
     /// Something about messages that were given up for a binding.
     DeadLetters(LettersAsk),
+    /// Something about keys of a plugin.
+    Keys(KeysAsk),
     /// Is this node able to serve: groups have leaders, store is healthy.
     Ready,
 }
@@ -191,6 +193,56 @@ pub enum LettersAsk {
         /// Which.
         names: Vec<LetterName>,
     },
+}
+
+/// What is asked about the keys of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeysAsk {
+    /// Reads one.
+    Get {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// The key.
+        key: Arc<str>,
+    },
+    /// Changes one, once: where no answer comes, nobody knows whether it was changed.
+    Change {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// The key.
+        key: Arc<str>,
+        /// What happens to it.
+        operation: KeyOperation,
+    },
+    /// Lists them, slot by slot.
+    List {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// Resume position, exclusive; the key is none where a slot begins.
+        after: Option<KeyPlace>,
+        /// Most keys, 1..=1,000.
+        limit: u32,
+    },
+}
+
+/// Where a list of keys goes on: in this slot, after this key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPlace {
+    /// The slot.
+    pub slot: SlotId,
+    /// The last key that was listed of it.
+    pub key: Option<Arc<str>>,
+}
+
+/// A key of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginKey {
+    /// The key.
+    pub key: Arc<str>,
+    /// Its value.
+    pub value: Bytes,
+    /// When it will be forgotten, ms since 1970; 0: never.
+    pub expires_ms: u64,
 }
 
 /// A message sent over HTTP.
@@ -254,6 +306,17 @@ pub enum Answer {
         /// Whether there are more.
         more: bool,
     },
+    /// A key of a plugin, if it is there.
+    Key(Option<PluginKey>),
+    /// A key was changed.
+    KeyChanged(KeyOutcome),
+    /// Keys of a plugin, by slot and key.
+    Keys {
+        /// The keys.
+        keys: Vec<PluginKey>,
+        /// Where the list goes on; none at its end.
+        next: Option<KeyPlace>,
+    },
     /// Readiness.
     Ready(Readiness),
     /// Not done.
@@ -286,6 +349,8 @@ pub enum Failure {
     Refused(crate::types::Reason),
     /// It was changed by someone else meanwhile: read it again.
     Conflict(String),
+    /// Keys of a plugin do not allow it.
+    Keys(KeyRefused),
     /// Queues are full: retry later.
     Busy,
     /// No leader or route now: retry later.

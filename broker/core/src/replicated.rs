@@ -2,6 +2,7 @@
 //! and `controller` are the two state machines.
 
 use crate::admin::List;
+use crate::plugins::{KeyOutcome, KeyRefused};
 use crate::rows::{Key, Miss, Row, Rows, Write};
 use crate::types::{ChannelKey, ChannelMeta, DeviceFlag, SlotId, Uid};
 use bytes::Bytes;
@@ -64,6 +65,8 @@ pub enum Reply {
     Revision(u64),
     /// One answer per compare-and-set, in the order of the command.
     Metas(Vec<MetaAnswer>),
+    /// One outcome for each change of keys, in the order of the command.
+    Keys(Vec<KeyOutcome>),
     /// Nothing was changed.
     Rejected(Rejection),
 }
@@ -102,6 +105,8 @@ pub enum Rejection {
     Exhausted,
     /// A rule about plugins and bindings forbids it.
     Registry(crate::plugins::Refused),
+    /// Keys of a plugin do not allow it.
+    Keys(KeyRefused),
 }
 
 /// A change that other machines must hear. Only a hint to look again: rows are the truth.

@@ -48,6 +48,10 @@ pub enum Table {
     ChannelStats = 15,
     /// binding, names → message that was given up for it (all in the binding's slot).
     DeadLetter = 16,
+    /// plugin, key → value of a key of the plugin.
+    PluginKey = 17,
+    /// plugin, binding, channel → up to which message its changes of keys of this slot are made (M-18).
+    PluginMark = 18,
 }
 
 /// The pseudo slot under which the controller's rows are kept.

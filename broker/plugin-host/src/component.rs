@@ -22,8 +22,14 @@ pub(crate) const NO_WASI: &str = "but plugins have no files, sockets, environmen
 const PACKAGE: (&str, &str) = ("penstock", "plugin");
 /// Interfaces that every plugin gets, and the one that has types only.
 const ALWAYS: [&str; 6] = ["clock", "config", "log", "metrics", "random", "types"];
+/// The interface, and the capability, of the plugin's keys.
+pub(crate) const KV: &str = "kv";
+/// The same for reads out of a copy.
+pub(crate) const KV_READ: &str = "kv-read";
+/// Interfaces that a plugin gets by a capability of the same name.
+const GRANTED: [&str; 2] = [KV, KV_READ];
 /// Interfaces of the contract that this build does not offer yet.
-const NOT_YET: [&str; 6] = ["http", "kv", "kv-read", "messages", "publish", "secrets"];
+const NOT_YET: [&str; 4] = ["http", "messages", "publish", "secrets"];
 
 /// A hook that a component answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,12 +83,28 @@ pub struct Inspected {
 
 /// Whether a component imports nothing that could make its caller wait.
 pub(crate) fn never_waits(imports: &BTreeSet<String>) -> bool {
-    let interface = |import: &str| -> Option<bool> {
-        let (_, interface) = import.split_once('/')?;
-        let (interface, _) = interface.split_once('@')?;
-        Some(ALWAYS.contains(&interface))
-    };
-    imports.iter().all(|import| interface(import) == Some(true))
+    let always = |import: &String| interface_of(import).is_some_and(|name| ALWAYS.contains(&name));
+    imports.iter().all(always)
+}
+
+/// The interface's own name in one with package and version.
+fn interface_of(import: &str) -> Option<&str> {
+    let (_, interface) = import.split_once('/')?;
+    let (interface, _) = interface.split_once('@')?;
+    Some(interface)
+}
+
+/// What is imported by a capability must be asked for, so that an operator sees it.
+fn check_capabilities(imports: &BTreeSet<String>, manifest: &Manifest) -> Result<(), Refused> {
+    for import in imports {
+        let name = interface_of(import).filter(|name| GRANTED.contains(name));
+        if let Some(name) = name.filter(|name| !manifest.capabilities.contains(*name)) {
+            return Err(Refused::Manifest(format!(
+                "capabilities: the component imports `{import}`, so the manifest must ask for `{name}`"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The digest of these bytes.
@@ -124,6 +146,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspected, Refused> {
         hooks.extend(export(&resolve, item)?);
     }
     check_hooks(&hooks, &manifest)?;
+    check_capabilities(&imports, &manifest)?;
     Ok(Inspected {
         digest: digest(&component),
         component,
@@ -255,7 +278,7 @@ fn import(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Result<String,
         return refused(name.whole, "which this broker does not offer");
     }
     check_version(&name)?;
-    if ALWAYS.contains(&name.interface) {
+    if ALWAYS.contains(&name.interface) || GRANTED.contains(&name.interface) {
         return Ok(name.whole);
     }
     if NOT_YET.contains(&name.interface) {

@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::component::{Hook, Inspected, inspect};
 use crate::engine::{self, Ticker};
 use crate::instance::{Guest, Prepared};
+use crate::keys::{COPY_AGE_MAX, Desk, Keys, NoKeys};
 use crate::refused::Refused;
 use crate::status::{Logs, Status};
 use crate::worker::Workshop;
@@ -49,14 +50,27 @@ pub struct Host {
     cache: Cache,
     workshop: Arc<Workshop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    desk: Arc<Desk>,
 }
 
 impl Host {
-    /// Starts the engine and its threads.
+    /// Starts the engine and its threads. No plugin has keys.
     ///
     /// # Errors
     /// When the system has no room for the engine or a thread.
     pub fn start(config: HostConfig) -> Result<Host, Refused> {
+        Host::with_keys(config, Arc::new(NoKeys), COPY_AGE_MAX)
+    }
+
+    /// The same with keys, of which filters read copies up to this old.
+    ///
+    /// # Errors
+    /// When the system has no room for the engine or a thread.
+    pub fn with_keys(
+        config: HostConfig,
+        keys: Arc<dyn Keys>,
+        copy_age_max: Duration,
+    ) -> Result<Host, Refused> {
         let io = |error: std::io::Error| Refused::Io(format!("plugins: {error}"));
         let engine = engine::start().map_err(|error| Refused::Io(format!("plugins: {error:#}")))?;
         let cache = Cache::new(config.cache, config.compiler);
@@ -74,6 +88,7 @@ impl Host {
             cache,
             workshop,
             threads: Mutex::new(threads),
+            desk: Arc::new(Desk::new(keys, copy_age_max)),
         })
     }
 
@@ -139,7 +154,13 @@ impl Host {
             .load(&self.engine, request.version.digest, &inspected.component)?;
         let mut config = defaults(&inspected)?;
         config.extend(request.config);
-        let prepared = Arc::new(Prepared::new(&self.engine, &component, &inspected, config)?);
+        let prepared = Arc::new(Prepared::new(
+            &self.engine,
+            &component,
+            &inspected,
+            config,
+            &self.desk,
+        )?);
         let first = Guest::start(&prepared, self.workshop.ticker())?;
         Ok((prepared, first, inspected))
     }

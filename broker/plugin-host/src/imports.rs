@@ -1,10 +1,18 @@
 //! What a guest may import. An interface that it does not get is not linked.
 
+mod keys;
+
+pub(crate) use keys::ReadFailed;
+
+use crate::component::{KV, KV_READ};
+use crate::keys::Desk;
 use crate::limits::Watch;
 use crate::patience::Hold;
 use crate::status::Board;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Instant;
 use wasmtime::component::{ComponentType, Lift, Linker};
 use wasmtime::{Engine, StoreContextMut};
 
@@ -18,6 +26,11 @@ pub(crate) struct State {
     pub(crate) now_ms: u64,
     /// Where the guest's random numbers continue.
     pub(crate) random: u64,
+    /// The plugin whose keys it may reach, and the way to them.
+    pub(crate) plugin: Arc<str>,
+    pub(crate) desk: Arc<Desk>,
+    /// When the call at hand is over.
+    pub(crate) until: Instant,
 }
 
 /// Severity of a line.
@@ -55,9 +68,15 @@ pub(crate) fn interface(name: &str) -> String {
     format!("penstock:plugin/{name}@1.0.0")
 }
 
-/// A linker with what every plugin gets.
-pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
+/// A linker with what every plugin gets, and what this one was granted.
+pub(crate) fn linker(engine: &Engine, granted: &BTreeSet<String>) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
+    if granted.contains(KV) {
+        keys::link_kv(&mut linker)?;
+    }
+    if granted.contains(KV_READ) {
+        keys::link_kv_read(&mut linker)?;
+    }
     // Only types, which link to nothing.
     linker.instance(&interface("types"))?;
     linker.instance(&interface("log"))?.func_wrap(

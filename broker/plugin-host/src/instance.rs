@@ -1,13 +1,14 @@
 //! One guest: a store, its instance, the functions that are called.
 
-use crate::component::{Hook, Inspected, never_waits};
+use crate::component::{Hook, Inspected, KV, never_waits};
 use crate::contract::{
     Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction, SharedFrame,
     TypedFunction,
 };
 use crate::engine::{Ticker, ticks};
 use crate::frame::{self, Frame};
-use crate::imports::{State, interface, linker};
+use crate::imports::{ReadFailed, State, interface, linker};
+use crate::keys::Desk;
 use crate::limits::{Limits, Watch};
 use crate::manifest::InstancePolicy;
 use crate::patience::{Hold, Patience};
@@ -49,6 +50,10 @@ pub(crate) struct Prepared {
     never_waits: bool,
     config: Arc<serde_json::Map<String, serde_json::Value>>,
     config_text: String,
+    plugin: Arc<str>,
+    /// Whether its answers may change keys.
+    changes_keys: bool,
+    desk: Arc<Desk>,
     pub(crate) board: Arc<Board>,
 }
 
@@ -70,8 +75,11 @@ impl Prepared {
         component: &Component,
         inspected: &Inspected,
         config: serde_json::Map<String, serde_json::Value>,
+        desk: &Arc<Desk>,
     ) -> Result<Prepared, Refused> {
-        let linker = linker(engine).map_err(|error| Refused::Io(format!("{error:#}")))?;
+        // What the manifest asks for is granted by now.
+        let granted = &inspected.manifest.capabilities;
+        let linker = linker(engine, granted).map_err(|error| Refused::Io(format!("{error:#}")))?;
         let before = linker
             .instantiate_pre(component)
             .map_err(|error| Refused::Start(format!("{error:#}")))?;
@@ -90,6 +98,9 @@ impl Prepared {
             never_waits: never_waits(&inspected.imports),
             config: Arc::new(config),
             config_text,
+            plugin: Arc::from(inspected.manifest.name.as_str()),
+            changes_keys: granted.contains(KV),
+            desk: Arc::clone(desk),
             board: Arc::new(Board::new()),
         })
     }
@@ -141,6 +152,7 @@ impl Guest {
 
     fn begin(prepared: &Arc<Prepared>) -> Result<Guest, Refused> {
         let mut store = store(prepared);
+        store.data_mut().until = Instant::now() + prepared.limits.init_within;
         store.set_epoch_deadline(ticks(prepared.limits.init_within));
         store.set_hostcall_fuel(prepared.limits.crossing_bytes);
         let instance = prepared
@@ -206,6 +218,11 @@ impl Guest {
         let state = self.store.data_mut();
         state.watch.refused = false;
         state.hold = Hold::of(patience);
+        state.until = Instant::now()
+            + match patience {
+                Patience::Until(within) => within,
+                Patience::Shard => Duration::ZERO,
+            };
         let returned = ticker.during(|| match &call.work {
             Work::BeforeSend { drafts, wall_ms } => self.before_send(&call.channel, drafts, *wall_ms),
             Work::PersistAfter {
@@ -228,6 +245,7 @@ impl Guest {
                 Failure::Timeout => "timeout",
                 Failure::Memory => "memory-limit",
                 Failure::BadOutput => "bad-output",
+                Failure::Host => "host-error",
                 _ => "trap",
             });
         }
@@ -300,6 +318,9 @@ impl Guest {
         if count > messages {
             return Err(self.bad(&format!("{count} messages done of {messages}")));
         }
+        if !done.changes.is_empty() && !self.prepared.changes_keys {
+            return Err(self.bad("it changes keys, but its manifest does not ask for the capability `kv`"));
+        }
         let mut changes = Vec::with_capacity(done.changes.len());
         for change in done.changes {
             if change.message >= done.messages {
@@ -310,7 +331,7 @@ impl Guest {
             }
             changes.push(KvChange {
                 message: change.message,
-                key: Bytes::from(change.key),
+                key: Arc::from(change.key),
                 operation: match change.change {
                     Operation::Set(value) => KvOperation::Set {
                         value: Bytes::from(value.value),
@@ -395,6 +416,9 @@ fn store(prepared: &Prepared) -> Store<State> {
         config: Arc::clone(&prepared.config),
         now_ms: 0,
         random: 0,
+        plugin: Arc::clone(&prepared.plugin),
+        desk: Arc::clone(&prepared.desk),
+        until: Instant::now(),
     };
     let mut store = Store::new(&prepared.engine, state);
     store.limiter(|state| &mut state.watch);
@@ -429,6 +453,9 @@ where
 fn class(store: &Store<State>, error: &wasmtime::Error) -> Failure {
     if store.data().watch.refused {
         return Failure::Memory;
+    }
+    if error.downcast_ref::<ReadFailed>().is_some() {
+        return Failure::Host;
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => Failure::Timeout,

@@ -65,6 +65,10 @@ pub struct VersionStatus {
     pub retired: BTreeMap<&'static str, u64>,
     /// Highest memory of one instance after a call, bytes.
     pub memory_high: u64,
+    /// Operations on keys that guests asked for.
+    pub key_operations: u64,
+    /// Those of them that failed, by reason.
+    pub key_errors: BTreeMap<&'static str, u64>,
     /// Lines that were dropped.
     pub lines_dropped: u64,
     /// The plugin's own counters.

@@ -66,7 +66,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 13] {
+fn happened(counted: &Counted) -> [Series; 18] {
     let counters = &counted.counters;
     [
         (
@@ -118,6 +118,31 @@ fn happened(counted: &Counted) -> [Series; 13] {
             "penstock_plugin_calls_suspended_total",
             "Calls of plugins that were not made because a breaker was open.",
             counters.calls_suspended,
+        ),
+        (
+            "penstock_key_changes_total",
+            "Changes of keys that messages have caused or somebody asked for, made together in one slot.",
+            counters.key_changes,
+        ),
+        (
+            "penstock_key_refusals_quota_total",
+            "Changes of keys refused because the plugin has no room left in a slot.",
+            counters.key_quota,
+        ),
+        (
+            "penstock_key_refusals_not_a_number_total",
+            "Changes of keys refused because a value is no number.",
+            counters.key_not_a_number,
+        ),
+        (
+            "penstock_key_refusals_too_large_total",
+            "Changes of keys refused because something is too large.",
+            counters.key_too_large,
+        ),
+        (
+            "penstock_key_changes_unavailable_total",
+            "Changes of keys not made because their slot could not be asked.",
+            counters.key_unavailable,
         ),
         (
             "penstock_dead_letters_total",

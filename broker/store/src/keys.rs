@@ -247,7 +247,7 @@ pub fn parse_cursor(bytes: &[u8]) -> Option<Bytes> {
 }
 
 fn table_of(number: u8) -> Option<Table> {
-    const TABLES: [Table; 16] = [
+    const TABLES: [Table; 18] = [
         Table::User,
         Table::Device,
         Table::SystemUid,
@@ -264,6 +264,8 @@ fn table_of(number: u8) -> Option<Table> {
         Table::Controller,
         Table::ChannelStats,
         Table::DeadLetter,
+        Table::PluginKey,
+        Table::PluginMark,
     ];
     TABLES.into_iter().find(|table| *table as u8 == number)
 }

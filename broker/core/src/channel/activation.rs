@@ -198,6 +198,7 @@ impl Replica {
             promised: self.promised,
             accepted: self.accepted,
             log_end: self.log.end(),
+            cursors: self.cursors.mark(),
         };
         self.settle_log(self.high_watermark);
         turn.push(Output::Ready);

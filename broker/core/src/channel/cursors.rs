@@ -1,7 +1,10 @@
 //! The side lane of post-commit consumers' positions: merged by maximum, durable with the next batch or after an interval (M-6).
 
-use super::{Cursors, Replica, Role, Turn};
+use super::leader::Leading;
+use super::{Cursors, Output, Replica, Role, Turn, quorum};
+use crate::hooks::cursors::Cursor;
 use crate::rows::{Key, Write};
+use crate::types::{Token, VoterSet};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +68,19 @@ impl CursorTable {
     pub(super) fn is_written(&self) -> bool {
         self.unwritten.is_empty()
     }
+
+    /// Whether a window is among what is not written: it must be durable before it is confirmed (M-18).
+    fn has_unwritten_window(&self) -> bool {
+        let unwritten = self.unwritten.iter();
+        let mut values = unwritten.filter_map(|consumer| self.value(consumer));
+        values.any(|value| Cursor::decode(value).is_some_and(Cursor::is_open))
+    }
+}
+
+/// A position that has to be held by a quorum.
+pub(super) struct Fix {
+    token: Token,
+    mark: u64,
 }
 
 impl Replica {
@@ -90,11 +106,87 @@ impl Replica {
         }
     }
 
+    /// Takes a position that must not be lost, and has it stored here and at the followers at once.
+    pub(super) fn on_fix_cursor(
+        &mut self,
+        token: Token,
+        (consumer, value): (&Bytes, &Bytes),
+        turn: &mut Turn<'_>,
+    ) {
+        if !matches!(self.role, Role::Leading(_)) {
+            return;
+        }
+        self.cursors.merge(consumer, value);
+        let mark = match self.cursors.positions.get(consumer) {
+            Some(position) if position.value == *value => position.mark,
+            // Another leadership went further: whoever asks hears of that, and asks anew.
+            _ => return,
+        };
+        if let Role::Leading(leading) = &mut self.role {
+            leading.fixes.push(Fix { token, mark });
+            leading.fixed_mark = leading.fixed_mark.max(mark);
+        }
+        self.store.write_cursors_now();
+        self.share_cursors(turn);
+        self.fix_again(turn);
+        self.settle_fixes(turn);
+    }
+
+    /// While a position is not held yet, followers are asked again before long: an answer may be lost.
+    pub(super) fn fix_again(&mut self, turn: &Turn<'_>) {
+        if matches!(&self.role, Role::Leading(leading) if !leading.fixes.is_empty()) {
+            let at = turn.now.after(self.limits.channel_retry);
+            self.flush_at = Some(self.flush_at.map_or(at, |flush_at| flush_at.min(at)));
+        }
+    }
+
+    /// Tells of the positions that every quorum holds now.
+    pub(super) fn settle_fixes(&mut self, turn: &mut Turn<'_>) {
+        let Role::Leading(leading) = &self.role else {
+            return;
+        };
+        let held: Vec<bool> = leading
+            .fixes
+            .iter()
+            .map(|fix| self.sets().all(|set| self.holds_cursors(leading, set, fix.mark)))
+            .collect();
+        let Role::Leading(leading) = &mut self.role else {
+            return;
+        };
+        let mut held = held.into_iter();
+        leading.fixes.retain(|fix| {
+            let is_held = held.next() == Some(true);
+            if is_held {
+                turn.push(Output::CursorFixed { token: fix.token });
+            }
+            !is_held
+        });
+    }
+
+    /// Whether a write quorum of this set holds all positions up to this mark durably.
+    pub(super) fn holds_cursors(&self, leading: &Leading, set: &VoterSet, mark: u64) -> bool {
+        let alone = self.faults.window_fixed_alone();
+        quorum::writes(set, |node| {
+            if node == self.node {
+                self.store.durable.cursors >= mark
+            } else {
+                alone
+                    || leading
+                        .peers
+                        .get(&node)
+                        .is_some_and(|peer| peer.holds_cursors(mark))
+            }
+        })
+    }
+
     pub(super) fn merge_cursors(&mut self, cursors: &Cursors, turn: &Turn<'_>) {
         for (consumer, value) in cursors {
             if self.cursors.merge(consumer, value) {
                 self.flush_later(turn);
             }
+        }
+        if self.cursors.has_unwritten_window() && !self.faults.window_fixed_alone() {
+            self.store.write_cursors_now();
         }
     }
 

@@ -65,5 +65,6 @@ faults! {
     uncommitted_shown "The high watermark is the log end (CH-3)."
     reads_beyond_watermark "A read goes on to the log end (CH-3)."
     min_isr_in_place "A changed write quorum holds at once, without the old one (CH-7)."
+    window_fixed_alone "The window of an exact consumer counts as held when its leader holds it (M-18)."
     give_up_before_first_append "A follower that meets silence before the first append stops trying (CH-12)."
 }

@@ -76,6 +76,11 @@ impl Replica {
             }
             Input::ProveLeadership { token } => self.prove(token, &mut turn),
             Input::Cursor { consumer, value } => self.on_cursor(&consumer, &value, &turn),
+            Input::FixCursor {
+                token,
+                consumer,
+                value,
+            } => self.on_fix_cursor(token, (&consumer, &value), &mut turn),
             Input::Retention { hold } => {
                 self.hold = hold;
                 self.trim(&mut turn);
@@ -113,6 +118,7 @@ impl Replica {
                 self.store.touch();
             }
             self.share_cursors(&mut turn);
+            self.fix_again(&turn);
         }
         self.finish(&mut turn);
         if !self.idle_told && self.is_idle() && now.monotonic >= self.active_at + self.limits.channel_idle {

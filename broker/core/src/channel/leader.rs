@@ -1,5 +1,6 @@
 //! What a leader does: take appends, count, tell.
 
+use super::cursors::Fix;
 use super::peers::Peer;
 use super::{Body, NewRecord, Output, Replica, Role, Turn, Why, quorum};
 use crate::ensure;
@@ -16,6 +17,10 @@ pub(super) struct Leading {
     pub(super) ready: bool,
     pub(super) peers: BTreeMap<NodeId, Peer>,
     pub(super) barrier: Barrier,
+    /// Cursors that wait to be held by a quorum.
+    pub(super) fixes: Vec<Fix>,
+    /// All cursors up to this mark have to be held by the quorums of other voters too before these count alone.
+    pub(super) fixed_mark: u64,
     /// What the shard was told of, by metadata version.
     told_change: u64,
     told_drained: u64,
@@ -63,6 +68,7 @@ impl Leading {
                 .peers
                 .values()
                 .all(|peer| peer.is_caught_up(log_end, cursor_mark))
+            && self.fixes.is_empty()
     }
 }
 
@@ -87,6 +93,8 @@ impl Replica {
             ready: false,
             peers: BTreeMap::new(),
             barrier: Barrier::default(),
+            fixes: Vec::new(),
+            fixed_mark: self.cursors.mark(),
             told_change: 0,
             told_drained: 0,
             tell_at: None,
@@ -225,12 +233,18 @@ impl Replica {
 
     /// Tells the shard what the slot group should hear: once, and again after an interval while it is still open.
     fn tell(&mut self, again: bool, turn: &mut Turn<'_>) {
+        let holds_cursors = match &self.role {
+            Role::Leading(leading) => self.holds_cursors(leading, &self.meta.voters, leading.fixed_mark),
+            _ => return,
+        };
         let Role::Leading(leading) = &mut self.role else {
             return;
         };
         let version = self.meta.version;
         let mut open = false;
-        if self.meta.previous.is_some() && leading.ready {
+        if self.meta.previous.is_some() && leading.ready && !holds_cursors {
+            open = true;
+        } else if self.meta.previous.is_some() && leading.ready {
             open = true;
             if again || leading.told_change != version {
                 leading.told_change = version;

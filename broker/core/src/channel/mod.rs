@@ -152,6 +152,16 @@ pub enum Input {
         /// Its position; fixed width, compared as bytes.
         value: Bytes,
     },
+    /// The same, for a position that must not be lost: answered by `CursorFixed` once as many replicas hold it durably as a commit
+    /// needs, or never in this leadership.
+    FixCursor {
+        /// Names the answer.
+        token: Token,
+        /// The consumer.
+        consumer: Bytes,
+        /// Its position.
+        value: Bytes,
+    },
     /// Removed records must stay below this position, whatever the metadata allow (CH-14); none lifts the hold.
     Retention {
         /// The lowest position that must stay.
@@ -238,6 +248,11 @@ pub enum Output {
         token: Token,
         /// The high watermark to read at.
         high_watermark: Seq,
+    },
+    /// A position is held by as many replicas as a commit needs: whoever leads next knows it.
+    CursorFixed {
+        /// The token of the request.
+        token: Token,
     },
     /// Leadership could not be proved.
     NotProven {

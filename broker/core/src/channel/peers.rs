@@ -85,6 +85,11 @@ impl Peer {
         self.matched == log_end && self.cursors_confirmed >= cursor_mark && self.deadline.is_none()
     }
 
+    /// Whether it holds all cursors up to this mark, those with an open window durably.
+    pub(super) fn holds_cursors(&self, mark: u64) -> bool {
+        self.cursors_confirmed >= mark
+    }
+
     fn clear_flight(&mut self) {
         self.in_flight.clear();
         self.in_flight_bytes = 0;
@@ -357,6 +362,7 @@ impl Replica {
             // It stands at the end but has not accepted the epoch: an empty message makes it so (M-1).
             self.send_records(from, Vec::new(), true, turn);
         }
+        self.settle_fixes(turn);
         self.advance(turn);
         self.pump(from, turn);
     }

@@ -12,6 +12,8 @@ pub(super) struct Mark {
     pub(super) promised: LeaderEpoch,
     pub(super) accepted: LeaderEpoch,
     pub(super) log_end: Seq,
+    /// Cursors up to this mark.
+    pub(super) cursors: u64,
 }
 
 /// What is done when everything written so far is durable.
@@ -36,6 +38,8 @@ pub(super) struct StoreQueue {
     writes: Vec<Write>,
     /// The state row has to be written with the batch.
     state: bool,
+    /// Cursor rows have to be written with the batch.
+    cursors: bool,
     after: Vec<After>,
     pending: VecDeque<Pending>,
     pub(super) durable: Mark,
@@ -50,6 +54,7 @@ impl StoreQueue {
         StoreQueue {
             writes: Vec::new(),
             state: false,
+            cursors: false,
             after: Vec::new(),
             pending: VecDeque::new(),
             durable: Mark::default(),
@@ -74,6 +79,11 @@ impl StoreQueue {
         self.state = true;
     }
 
+    /// Cursors that are not written are written with this batch.
+    pub(super) fn write_cursors_now(&mut self) {
+        self.cursors = true;
+    }
+
     pub(super) fn after(&mut self, after: After) {
         self.after.push(after);
     }
@@ -90,6 +100,7 @@ impl Replica {
             promised: self.promised,
             accepted: self.accepted,
             log_end: self.log.end(),
+            cursors: self.cursors.mark(),
         }
     }
 
@@ -108,9 +119,11 @@ impl Replica {
 
     /// Ends the batch of this input: emits its Store, and does at once what waits for nothing.
     pub(super) fn finish(&mut self, turn: &mut Turn<'_>) {
-        while !self.store.writes.is_empty() || self.store.state || !self.store.after.is_empty() {
+        self.store.cursors &= !self.cursors.is_written();
+        let has_batch = |store: &StoreQueue| !store.writes.is_empty() || store.state || store.cursors;
+        while has_batch(&self.store) || !self.store.after.is_empty() {
             let after = std::mem::take(&mut self.store.after);
-            if !self.store.writes.is_empty() || self.store.state {
+            if has_batch(&self.store) {
                 self.emit_store(after, turn);
             } else if let Some(last) = self.store.pending.back_mut() {
                 last.after.extend(after);
@@ -135,6 +148,7 @@ impl Replica {
         }
         self.write_cursors(&mut writes);
         self.store.state = false;
+        self.store.cursors = false;
         let token = self.store.token();
         let mark = self.mark();
         self.store.pending.push_back(Pending { token, mark, after });
@@ -157,6 +171,7 @@ impl Replica {
                 self.act(action, turn);
             }
         }
+        self.settle_fixes(turn);
         self.advance(turn);
     }
 

@@ -87,8 +87,8 @@ pub enum Answer {
 pub struct KvChange {
     /// The message that causes it: its place in the call.
     pub message: u32,
-    /// The key within the binding's namespace.
-    pub key: Bytes,
+    /// The key within the plugin's namespace.
+    pub key: Arc<str>,
     /// What happens to it.
     pub operation: KvOperation,
 }

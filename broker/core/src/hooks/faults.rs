@@ -51,5 +51,6 @@ faults! {
     half_open_lets_all_through "A half-open breaker lets every call through, not one."
     one_node_quarantines "One node of many is enough for a quarantine."
     behind_sleeps "PC-1: sleeping channels in which a consumer is behind are not looked for."
+    window_not_held "M-18: a window is handed out before the replicas hold it."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

@@ -1,5 +1,6 @@
 //! Messages that were given up for a post-commit binding.
 
+use super::keys::KeyRefused;
 use super::policy::{FAILURES, Failure};
 use crate::types::{ChannelKey, Incarnation, Seq, SlotId, slot_of};
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub enum Cause {
     Asked,
     /// The call failed.
     Call(Failure),
+    /// The changes of keys that it caused could not be made.
+    Keys(KeyRefused),
 }
 
 impl Cause {
@@ -26,6 +29,20 @@ impl Cause {
             Cause::Poison => 1,
             Cause::Asked => 2,
             Cause::Call(failure) => 16 + failure as u32,
+            Cause::Keys(refused) => 48 + refused as u32,
+        }
+    }
+
+    /// Its name, as people read it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Poison => "poison",
+            Cause::Asked => "retry",
+            Cause::Call(failure) => failure.name(),
+            Cause::Keys(KeyRefused::Quota) => "key-quota",
+            Cause::Keys(KeyRefused::NotANumber) => "key-not-a-number",
+            Cause::Keys(KeyRefused::TooLarge) => "key-too-large",
         }
     }
 
@@ -33,7 +50,8 @@ impl Cause {
     #[must_use]
     pub fn of(number: u32) -> Option<Cause> {
         let calls = FAILURES.into_iter().map(Cause::Call);
-        let mut all = [Cause::Poison, Cause::Asked].into_iter().chain(calls);
+        let keys = KeyRefused::ALL.into_iter().map(Cause::Keys);
+        let mut all = [Cause::Poison, Cause::Asked].into_iter().chain(calls).chain(keys);
         all.find(|cause| cause.number() == number)
     }
 }

@@ -16,6 +16,7 @@
 //! The rows and the commands that change them (`controller`), components and their bytes (the plugin host).
 
 mod change;
+mod keys;
 mod letters;
 mod policy;
 mod quarantine;
@@ -24,6 +25,10 @@ mod select;
 mod tests;
 
 pub use change::{Change, PlacedReport, Proposal, Refused, ReportState};
+pub use keys::{
+    KEY_BYTES_MAX, KEY_CHANGES_MAX, KEY_OVERHEAD_BYTES, KeyChange, KeyOperation, KeyOutcome, KeyRefused,
+    KeySource, KeyValue, QUOTA_BYTES, TTL_MS_MAX, VALUE_BYTES_MAX, is_alive, key_slot,
+};
 pub use letters::{Cause, DeadLetter, LETTERS_MAX, LetterName, letters_slot};
 pub(crate) use policy::FAILURES;
 pub use policy::{Failure, OnError, Policy};

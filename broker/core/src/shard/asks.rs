@@ -1,5 +1,6 @@
 //! Requests of the HTTP API: each is a short row of requests to the authorities, one after the other.
 
+mod keys;
 mod letters;
 mod lists;
 mod reads;
@@ -49,6 +50,8 @@ pub(super) enum Job {
     Change,
     /// Dead letters are read, or one is replayed.
     Letters(letters::LettersJob),
+    /// Keys of a plugin are read, or one is changed.
+    Keys(keys::KeysJob),
 }
 
 /// All waiting HTTP requests of a shard.
@@ -116,6 +119,7 @@ impl Shard {
             Ask::Registry => self.ask_registry(turn, ask),
             Ask::ChangeRegistry(change) => self.ask_change(turn, ask, &change),
             Ask::DeadLetters(wanted) => self.ask_letters(turn, ask, wanted),
+            Ask::Keys(wanted) => self.ask_keys(turn, ask, wanted),
             Ask::Ready => {
                 let readiness = self.readiness();
                 answer(turn, ask, Answer::Ready(readiness));
@@ -251,6 +255,9 @@ impl Shard {
         let Some(reply) = reply else {
             return answer(turn, ask, Answer::Failed(Failure::Timeout));
         };
+        if let Job::Keys(keys::KeysJob::Change { plugin, slot }) = &job {
+            self.key_change_answered(turn, (plugin, *slot), &reply);
+        }
         if let Some(failure) = failure_of(&reply) {
             return answer(turn, ask, Answer::Failed(failure));
         }
@@ -287,6 +294,7 @@ impl Shard {
             Job::Registry => self.answer_registry(turn, ask, &reply),
             Job::Change => registry::answer_change(turn, ask, &reply),
             Job::Letters(job) => self.on_letters_reply(turn, ask, job, reply),
+            Job::Keys(job) => self.on_keys_reply(turn, ask, job, reply),
             Job::SendOutcome => match reply {
                 Reply::SendOutcome(Some(outcome)) => answer(turn, ask, Answer::Sent(outcome)),
                 _ => answer(turn, ask, Answer::NoSuchSend),
@@ -352,6 +360,7 @@ fn failure_of(reply: &Reply) -> Option<Failure> {
     Some(match rejection {
         Rejection::Missing => Failure::NotFound("the channel or user does not exist".to_owned()),
         Rejection::Registry(why) => registry::failure_of(why),
+        Rejection::Keys(why) => Failure::Keys(why),
         Rejection::Disbanded => Failure::Refused(Reason::DISBANDED),
         Rejection::Conflict | Rejection::Fenced => {
             Failure::Unavailable("changed by someone else at the same time".to_owned())

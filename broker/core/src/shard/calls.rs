@@ -82,6 +82,8 @@ fn is_repeatable(request: &Request) -> bool {
     match request {
         // An unanswered append may have been appended: its outcome is unknown (AP-8).
         Request::Append { .. } => false,
+        // Neither is known what became of it.
+        Request::ProposeOnce { .. } => false,
         // A plugin may take longer for it than a try.
         Request::Redeliver { .. } => false,
         Request::Propose { .. }
@@ -328,6 +330,7 @@ fn stamp(request: &mut Request, route: &super::directory::ChannelRoute) {
             *leader_epoch = route.leader_epoch;
         }
         Request::Propose { .. }
+        | Request::ProposeOnce { .. }
         | Request::Rows { .. }
         | Request::Page { .. }
         | Request::Resolve { .. }

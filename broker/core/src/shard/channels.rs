@@ -68,6 +68,8 @@ pub(super) struct Active {
     pub(super) delivery_busy: bool,
     /// Membership rows being written: how many are open, up to which position, and whether all went well.
     pub(super) memberships: BTreeMap<Token, (usize, Seq, bool)>,
+    /// Changes of keys that runs of plugins have caused, by run.
+    pub(super) key_jobs: BTreeMap<Token, super::keys::KeyJob>,
 }
 
 impl Shard {
@@ -277,6 +279,7 @@ impl Shard {
             reads: BTreeMap::new(),
             delivery_busy: false,
             memberships: BTreeMap::new(),
+            key_jobs: BTreeMap::new(),
         }
     }
 
@@ -407,6 +410,9 @@ impl Shard {
                     token,
                     high_watermark,
                 } => self.on_proven(channel, token, high_watermark),
+                Output::CursorFixed { token } => {
+                    self.tell_cursors(channel, cursors::Input::Fixed { token });
+                }
                 Output::NotProven { token } => self.on_not_proven(turn, channel, token),
                 Output::CaughtUp { .. } | Output::VoterChangeDone { .. } | Output::NeedEpoch { .. } => {
                     self.tell_voters(turn, channel, &output);
@@ -467,6 +473,7 @@ impl Shard {
             return;
         };
         active.leading = None;
+        active.key_jobs.clear();
         self.tell_authority(channel, append::Input::Role(Role::Not));
         self.queue.push_back(Step::Delivery {
             channel: channel.clone(),
@@ -488,6 +495,7 @@ fn epoch_of(request: &Request) -> Option<LeaderEpoch> {
         | Request::SendOutcome { leader_epoch, .. }
         | Request::Redeliver { leader_epoch, .. } => Some(*leader_epoch),
         Request::Propose { .. }
+        | Request::ProposeOnce { .. }
         | Request::Rows { .. }
         | Request::Page { .. }
         | Request::Resolve { .. }

@@ -1,7 +1,7 @@
 //! The consumers of committed records that move by a cursor: their wiring, and the membership rows of person channels.
 
 use super::Shard;
-use super::continuation::{Stored, Then};
+use super::continuation::Then;
 use super::peer::{Reply, Request};
 use super::reads::Purpose;
 use super::step::Step;
@@ -9,7 +9,7 @@ use super::turn::Turn;
 use crate::channel;
 use crate::hooks::{self, cursors};
 use crate::message::Record;
-use crate::rows::{Instance, Miss};
+use crate::rows::Miss;
 use crate::slot::Lane;
 use crate::slot::command::{self, MembershipChange};
 use crate::types::{ChannelKey, ChannelKind, Seq, Token, Uid};
@@ -52,15 +52,19 @@ impl Shard {
                 cursors::Output::Read { token, range } => {
                     self.read_range(channel, range, Purpose::Cursors { token });
                 }
-                cursors::Output::Store { token, writes } => {
-                    let stored = Stored::Cursor {
-                        channel: channel.clone(),
-                        activation,
+                cursors::Output::Fix {
+                    token,
+                    consumer,
+                    cursor,
+                } => self.tell_replica(
+                    channel,
+                    channel::Input::FixCursor {
                         token,
-                    };
-                    let ticket = self.ticket(Instance::Data, stored);
-                    turn.store(Instance::Data, ticket, writes);
-                }
+                        consumer: Bytes::copy_from_slice(consumer.as_bytes()),
+                        value: cursor.encode(),
+                    },
+                ),
+                cursors::Output::Narrowed { token } => self.change_keys_of(turn, channel, token),
                 cursors::Output::Consume {
                     token,
                     consumer,
@@ -95,21 +99,6 @@ impl Shard {
             self.write_membership(turn, channel, token, last);
         } else {
             self.hand_to_plugin(turn, channel, (token, consumer), records);
-        }
-    }
-
-    /// A cursor row is durable.
-    pub(super) fn on_cursor_stored(&mut self, channel: &ChannelKey, activation: u64, token: Token) {
-        if self
-            .channels
-            .get(channel)
-            .is_some_and(|host| host.activation == activation)
-        {
-            let input = cursors::Input::Stored { token };
-            self.queue.push_back(Step::Cursors {
-                channel: channel.clone(),
-                input,
-            });
         }
     }
 

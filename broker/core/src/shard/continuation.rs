@@ -8,9 +8,12 @@ use super::step::Step;
 use super::turn::Turn;
 use crate::client::Secret;
 use crate::rows::{Instance, Page};
-use crate::types::{ChannelKey, DeviceLevel, GroupId, NodeId, ProcessBoot, Reason, Seq, Ticket, Token};
+use crate::types::{
+    ChannelKey, DeviceLevel, GroupId, NodeId, ProcessBoot, Reason, Seq, SlotId, Ticket, Token,
+};
 use crate::{channel, session, slot};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// What waits for a ticket to be durable.
@@ -26,12 +29,6 @@ pub(super) enum Stored {
     },
     /// A lease of message ids.
     Ids { token: Token },
-    /// A cursor row.
-    Cursor {
-        channel: ChannelKey,
-        activation: u64,
-        token: Token,
-    },
 }
 
 /// What waits for a scan.
@@ -102,6 +99,16 @@ pub(super) enum Then {
         token: Token,
         seq: Seq,
     },
+    /// Changes of keys in one slot, which a run has caused.
+    Keys {
+        channel: ChannelKey,
+        token: Token,
+        slot: SlotId,
+    },
+    /// Keys of a plugin in a slot, of which those are removed whose life time is over.
+    KeySweep { plugin: Arc<str>, slot: SlotId },
+    /// Changes of keys of the message of a dead letter.
+    Redelivered(super::keys::Replay),
     /// A membership row of a person channel.
     Membership { channel: ChannelKey, token: Token },
     /// The sweep over sleeping channels.
@@ -162,15 +169,6 @@ impl Shard {
                     input: channel::Input::Stored { token },
                 },
                 Stored::Ids { token } => Step::IdsStored { token },
-                Stored::Cursor {
-                    channel,
-                    activation,
-                    token,
-                } => Step::CursorStored {
-                    channel,
-                    activation,
-                    token,
-                },
             };
             self.queue.push_back(step);
         }
@@ -263,6 +261,9 @@ impl Shard {
             Then::GivenUp => self.on_given_up(),
             Then::Buried { channel, token, seq } => self.on_buried(&channel, (token, seq), reply.as_ref()),
             Then::Resuming(sweep) => self.on_resuming(turn, sweep, reply),
+            Then::Keys { channel, token, slot } => self.on_keys_changed(turn, &channel, (token, slot), reply),
+            Then::KeySweep { plugin, slot } => self.on_key_sweep(turn, (plugin, slot), reply),
+            Then::Redelivered(replay) => self.on_replay_changed(turn, replay, reply.as_ref()),
             Then::Membership { channel, token } => {
                 self.on_membership_written(&channel, token, reply.as_ref())
             }

@@ -344,12 +344,8 @@ impl Shard {
     fn delivery_cursor(&mut self, channel: &ChannelKey, leader_epoch: LeaderEpoch, through: Seq) {
         let leads = |active: &mut super::channels::Active| active.leading == Some(leader_epoch);
         if self.active(channel).is_some_and(leads) {
-            let value = cursors::Cursor {
-                done: through,
-                open_to: through,
-            };
             let consumer = Bytes::from_static(hooks::DELIVERY.as_bytes());
-            let value = value.encode();
+            let value = cursors::Cursor::at(through).encode();
             self.tell_replica(channel, channel::Input::Cursor { consumer, value });
         }
     }

@@ -9,10 +9,10 @@ use super::step::Step;
 use super::turn::Turn;
 use crate::channel;
 use crate::codec;
-use crate::hooks::call::{Answer, Call, Failed, Returned, Work};
+use crate::hooks::call::{Answer, Call, Failed, KvChange, Returned, Work};
 use crate::hooks::cursors::{self, Cause};
 use crate::message::{Message, Record};
-use crate::plugins::{Bound, Failure, Hook, LetterName, Registry};
+use crate::plugins::{Bound, Failure, Hook, KeySource, LetterName, Registry};
 use crate::types::{ChannelKey, Incarnation, Seq, Token};
 use std::sync::Arc;
 
@@ -25,6 +25,10 @@ pub(super) struct Run {
     /// How far the channel is done once each of the messages is: those of senders that the binding is not for go with the message
     /// before them.
     ends: Vec<Seq>,
+    /// Their positions.
+    seqs: Vec<Seq>,
+    /// The plugin, and what its changes of keys come from; none when it may make none.
+    keys: Option<(Arc<str>, KeySource)>,
 }
 
 /// What follows the log of a channel under a registry has changed.
@@ -123,6 +127,8 @@ impl Shard {
         if messages.is_empty() {
             return self.tell_cursors(channel, cursors::Input::Done { token, through: last });
         }
+        let seqs: Vec<Seq> = messages.iter().map(|message| message.seq).collect();
+        let keys = self.key_source(channel, bound, token);
         let following = messages.iter().skip(1).map(|message| message.seq.previous());
         let ends = following.chain([last]).collect();
         let call = persist_after(bound, version, channel, (incarnation, messages));
@@ -130,23 +136,28 @@ impl Shard {
             channel: channel.clone(),
             token,
             ends,
+            seqs,
+            keys,
         };
         self.call_plugin(turn, call, Waits::Run(run));
     }
 
     /// The plugin answered a run.
     pub(super) fn run_returned(&mut self, run: &Run, returned: Returned) {
-        let input = match finished(returned, run.ends.len()) {
-            Ok(done) => cursors::Input::Done {
-                token: run.token,
-                through: run.ends[done - 1],
-            },
-            Err(failure) => cursors::Input::Failed {
-                token: run.token,
-                failure,
-            },
-        };
-        self.tell_cursors(&run.channel, input);
+        let token = run.token;
+        match finished(returned, run.ends.len()) {
+            Ok((done, changes)) => {
+                let through = run.ends[done - 1];
+                match (&run.keys, changes.is_empty()) {
+                    (_, true) => self.tell_cursors(&run.channel, cursors::Input::Done { token, through }),
+                    (Some(keys), false) => {
+                        self.keys_caused(&run.channel, (token, through), keys.clone(), (&run.seqs, changes));
+                    }
+                    (None, false) => self.run_failed(&run.channel, token, not_granted()),
+                }
+            }
+            Err(failure) => self.run_failed(&run.channel, token, failure),
+        }
     }
 
     /// Hands one message to a binding once more, out of order: a dead letter is replayed.
@@ -170,13 +181,24 @@ impl Shard {
             return self.reply(turn, reply_to, Reply::Redelivered(false));
         };
         let call = persist_after(bound, version, channel, (incarnation, vec![message]));
-        self.call_plugin(turn, call, Waits::Redelivery(reply_to));
+        let plugin = bound.binding.exact.then(|| Arc::clone(&bound.binding.plugin));
+        self.call_plugin(turn, call, Waits::Redelivery(reply_to, plugin));
     }
 
     /// The plugin answered for the message of a dead letter.
-    pub(super) fn redelivery_returned(&mut self, turn: &mut Turn<'_>, reply_to: ReplyTo, returned: Returned) {
-        let done = finished(returned, 1).is_ok();
-        self.reply(turn, reply_to, Reply::Redelivered(done));
+    pub(super) fn redelivery_returned(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (reply_to, plugin): (ReplyTo, Option<Arc<str>>),
+        returned: Returned,
+    ) {
+        match (finished(returned, 1), plugin) {
+            (Ok((_, changes)), _) if changes.is_empty() => {
+                self.reply(turn, reply_to, Reply::Redelivered(true));
+            }
+            (Ok((_, changes)), Some(plugin)) => self.replay_changes(turn, reply_to, plugin, changes),
+            _ => self.reply(turn, reply_to, Reply::Redelivered(false)),
+        }
     }
 }
 
@@ -197,16 +219,25 @@ fn persist_after(
     }
 }
 
-/// How many of `asked` messages are done, at least one; or what the answer means for the cursor. A host that could not run the
-/// plugin has tried nothing.
-fn finished(returned: Returned, asked: usize) -> Result<usize, cursors::Failure> {
+/// What an answer means with changes of keys of a plugin that may make none.
+fn not_granted() -> cursors::Failure {
+    cursors::Failure::Retry {
+        after: None,
+        cause: Cause::Call(Failure::BadOutput),
+    }
+}
+
+/// How many of `asked` messages are done, at least one, and what changes they cause; or what the answer means for the cursor. A host
+/// that could not run the plugin has tried nothing.
+fn finished(returned: Returned, asked: usize) -> Result<(usize, Vec<KvChange>), cursors::Failure> {
     let retry = |after, cause| Err(cursors::Failure::Retry { after, cause });
     match returned {
         Ok(Answer::Done { messages: 0, .. }) => retry(None, Cause::Asked),
-        Ok(Answer::Done { messages, changes }) if messages as usize <= asked && changes.is_empty() => {
-            Ok(messages as usize)
+        Ok(Answer::Done { messages, changes })
+            if messages as usize <= asked && changes.iter().all(|change| change.message < messages) =>
+        {
+            Ok((messages as usize, changes))
         }
-        // Changes of keys are not kept yet: to take the messages as done would lose them.
         Ok(Answer::Done { .. } | Answer::Verdicts(_)) => retry(None, Cause::Call(Failure::BadOutput)),
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {
             Err(cursors::Failure::Untried)
@@ -227,8 +258,8 @@ mod tests {
             let changes = Vec::new();
             Ok(Answer::Done { messages, changes })
         };
-        assert_eq!(finished(done(2), 3), Ok(2));
-        assert_eq!(finished(done(3), 3), Ok(3));
+        assert_eq!(finished(done(2), 3), Ok((2, Vec::new())));
+        assert_eq!(finished(done(3), 3), Ok((3, Vec::new())));
         let bad = Err(cursors::Failure::Retry {
             after: None,
             cause: Cause::Call(Failure::BadOutput),

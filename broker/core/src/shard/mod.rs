@@ -37,6 +37,7 @@ mod grants;
 mod groups;
 mod history;
 mod ingress;
+mod keys;
 mod letters;
 mod lifecycle;
 mod links;
@@ -130,6 +131,8 @@ pub struct Shard {
     repeats: repeats::Repeats,
     asks: asks::Asks,
     online_parts: BTreeMap<Token, usize>,
+    /// Keys of which those are being removed whose life time is over.
+    key_sweeps: BTreeSet<(Arc<str>, crate::types::SlotId)>,
     counters: Counters,
     /// The disk is nearly full: no new messages (R14).
     space_low: bool,
@@ -189,6 +192,7 @@ impl Shard {
             repeats: repeats::Repeats::default(),
             asks: asks::Asks::default(),
             online_parts: BTreeMap::new(),
+            key_sweeps: BTreeSet::new(),
             counters: Counters::default(),
             space_low: false,
             resuming: resuming::Resuming::default(),

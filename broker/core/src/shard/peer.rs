@@ -167,6 +167,13 @@ pub enum Request {
         /// The command.
         command: Bytes,
     },
+    /// The same for a command that must not be repeated when nobody knows what became of it.
+    ProposeOnce {
+        /// The group.
+        group: GroupId,
+        /// The command.
+        command: Bytes,
+    },
     /// Point reads at the leader of a group, after a read index (SL-5 authoritative).
     Rows {
         /// The group.
@@ -418,6 +425,7 @@ impl Request {
     pub fn target(&self) -> Target<'_> {
         match self {
             Request::Propose { group, .. }
+            | Request::ProposeOnce { group, .. }
             | Request::Rows { group, .. }
             | Request::Page { group, .. }
             | Request::Resolve { group, .. }

@@ -39,7 +39,8 @@ pub(super) enum Waits {
     /// A consumer of a channel.
     Run(super::followers::Run),
     /// Whoever replays a dead letter.
-    Redelivery(super::groups::ReplyTo),
+    /// With the plugin whose keys it may change.
+    Redelivery(super::groups::ReplyTo, Option<Arc<str>>),
 }
 
 impl Waits {
@@ -273,7 +274,9 @@ impl Shard {
                 self.pipeline_input(turn, pipeline::Input::Returned { token, result });
             }
             Waits::Run(run) => self.run_returned(&run, returned),
-            Waits::Redelivery(reply_to) => self.redelivery_returned(turn, reply_to, returned),
+            Waits::Redelivery(reply_to, plugin) => {
+                self.redelivery_returned(turn, (reply_to, plugin), returned)
+            }
         }
     }
 }

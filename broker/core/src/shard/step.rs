@@ -56,12 +56,6 @@ pub(super) enum Step {
     IdsStored { token: Token },
     /// Message ids begin above what was reserved before.
     IdsStart,
-    /// A cursor row is durable.
-    CursorStored {
-        channel: ChannelKey,
-        activation: u64,
-        token: Token,
-    },
     /// The outcome of a send is looked up.
     FindSend {
         channel: ChannelKey,
@@ -99,8 +93,7 @@ impl Step {
             | Step::Append { channel, .. }
             | Step::Delivery { channel, .. }
             | Step::Cursors { channel, .. }
-            | Step::FindSend { channel, .. }
-            | Step::CursorStored { channel, .. } => Some(Hold::Channel(channel.clone())),
+            | Step::FindSend { channel, .. } => Some(Hold::Channel(channel.clone())),
             Step::Facts { job } => Some(Hold::Job(*job)),
             Step::IdsStored { .. } | Step::IdsStart => Some(Hold::Ids),
             Step::Resuming(_) => Some(Hold::Resuming),
@@ -124,7 +117,7 @@ impl Step {
             | Step::FindSend { .. }
             | Step::Resuming(_)
             | Step::Facts { .. } => true,
-            Step::Delivery { .. } | Step::Sessions(_) | Step::CursorStored { .. } => false,
+            Step::Delivery { .. } | Step::Sessions(_) => false,
         }
     }
 }
@@ -239,14 +232,6 @@ impl Shard {
             }
             Step::IdsStored { token } => self.ids_input(turn, append::ids::Input::Stored { token }),
             Step::IdsStart => self.ids_input(turn, append::ids::Input::Start),
-            Step::CursorStored {
-                channel,
-                activation,
-                token,
-            } => {
-                self.on_cursor_stored(&channel, activation, token);
-                Ok(())
-            }
             Step::FindSend { channel, find } => self.find_send(turn, &channel, find),
             Step::Facts { job } => self.gather_facts(turn, job),
             Step::Resuming(sleeper) => self.look_at_state(turn, sleeper),
@@ -362,6 +347,15 @@ impl Shard {
             Request::Propose { lane, command, .. } => {
                 host.proposals
                     .insert(token, super::groups::Proposer::Caller(reply_to));
+                self.queue.push_back(Step::Group {
+                    group,
+                    input: slot::Input::Propose { token, lane, command },
+                });
+            }
+            Request::ProposeOnce { command, .. } => {
+                host.proposals
+                    .insert(token, super::groups::Proposer::Caller(reply_to));
+                let lane = slot::Lane::Ordinary;
                 self.queue.push_back(Step::Group {
                     group,
                     input: slot::Input::Propose { token, lane, command },

@@ -24,6 +24,16 @@ pub struct Counters {
     pub alarms: u64,
     /// Messages given up for a post-commit consumer.
     pub dead_letters: u64,
+    /// Changes of keys that messages have caused, made or refused together by slot: made.
+    pub key_changes: u64,
+    /// Refused because the plugin has no room left in the slot.
+    pub key_quota: u64,
+    /// Refused because a value is no number.
+    pub key_not_a_number: u64,
+    /// Refused because something is too large.
+    pub key_too_large: u64,
+    /// Not made because the slot could not be asked.
+    pub key_unavailable: u64,
     /// Calls of plugins that were not made because a breaker was open.
     pub calls_suspended: u64,
     /// Runs that retention took from a post-commit consumer (CH-14).
@@ -51,6 +61,11 @@ impl Counters {
             damaged: self.damaged + other.damaged,
             alarms: self.alarms + other.alarms,
             dead_letters: self.dead_letters + other.dead_letters,
+            key_changes: self.key_changes + other.key_changes,
+            key_quota: self.key_quota + other.key_quota,
+            key_not_a_number: self.key_not_a_number + other.key_not_a_number,
+            key_too_large: self.key_too_large + other.key_too_large,
+            key_unavailable: self.key_unavailable + other.key_unavailable,
             calls_suspended: self.calls_suspended + other.calls_suspended,
             skipped: self.skipped + other.skipped,
             resumed: self.resumed + other.resumed,

@@ -1,9 +1,9 @@
 //! Commands of a slot group, ready to be proposed. Every constructor takes what apply will need: time and ids included (SL-3).
 
-use super::rows::{leader, meta, name, stored_letter};
+use super::rows::{leader, meta, name, stored_key_change, stored_key_source, stored_letter};
 use crate::admin::{ChannelFlags, List};
 use crate::codec::encode_command as encode;
-use crate::plugins::{DeadLetter, LetterName};
+use crate::plugins::{DeadLetter, KeyChange, KeySource, LetterName};
 use crate::types::{ChannelKey, ChannelMeta, DeviceFlag, DeviceLevel, Leader, LeaderEpoch, Seq, Uid};
 use bytes::Bytes;
 use penstock_wire::storage::v1::{self, command::Body};
@@ -308,6 +308,19 @@ pub fn drop_dead_letters(wall_ms: u64, binding: &str, names: &[LetterName]) -> B
         Body::DropDeadLetters(v1::DropDeadLetters {
             binding: binding.to_owned(),
             names: names.iter().map(stored).collect(),
+        }),
+    )
+}
+
+/// Changes keys of a plugin, at least one and all of one slot: [`crate::plugins::key_slot`].
+#[must_use]
+pub fn change_keys(wall_ms: u64, plugin: &str, source: Option<&KeySource>, changes: &[KeyChange]) -> Bytes {
+    encode(
+        wall_ms,
+        Body::ChangeKeys(v1::ChangeKeys {
+            plugin: plugin.to_owned(),
+            source: source.map(stored_key_source),
+            changes: changes.iter().map(stored_key_change).collect(),
         }),
     )
 }

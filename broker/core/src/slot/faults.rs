@@ -55,4 +55,5 @@ faults! {
     snapshot_without_changes "Rows written while a snapshot is read are not sent with it (SL-7)."
     conf_from_log "After an install the old membership stays in force (F5)."
     foreign_slot_applied "Commands for slots of other groups are applied (SL-2)."
+    key_marks_ignored "Changes of keys are made again when their messages are handed out again (M-18)."
 }

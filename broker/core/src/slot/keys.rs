@@ -2,7 +2,7 @@
 //! user's rows are one range and pages resume by key.
 
 use crate::admin::List;
-use crate::plugins::{LetterName, letters_slot};
+use crate::plugins::{KeySource, LetterName, key_slot, letters_slot};
 use crate::rows::{CONTROLLER_SLOT, Key, Table};
 use crate::types::{ChannelKey, ChannelKind, DeviceFlag, NodeId, SlotId, Uid, slot_of};
 use bytes::Bytes;
@@ -16,6 +16,8 @@ const NUL: [u8; 2] = [0x00, 0xff];
 const INCARNATION: &[u8] = b"incarnation";
 /// Begins the names of the counter rows of dead letters.
 const LETTERS: &[u8] = b"letters/";
+/// Begins the names of the counter rows of the bytes of plugins' keys.
+const PLUGIN_BYTES: &[u8] = b"keys/";
 
 fn text(into: &mut Vec<u8>, value: &str) {
     for byte in value.bytes() {
@@ -205,6 +207,49 @@ pub fn letters_counter(binding: &str) -> Key {
     at(letters_slot(binding), Table::Counter, key.into())
 }
 
+/// All keys of a plugin, within a slot, start with this.
+#[must_use]
+pub fn plugin_prefix(plugin: &str) -> Bytes {
+    let mut key = Vec::with_capacity(plugin.len() + 2);
+    text(&mut key, plugin);
+    key.into()
+}
+
+/// Row of a key of a plugin.
+#[must_use]
+pub fn plugin_key(plugin: &str, name: &str) -> Key {
+    let mut key = plugin_prefix(plugin).to_vec();
+    text(&mut key, name);
+    at(key_slot(plugin, name), Table::PluginKey, key.into())
+}
+
+/// The plugin and key that the row's key names.
+#[must_use]
+pub fn read_plugin_key(key: &[u8]) -> Option<(String, String)> {
+    let (plugin, rest) = read_text(key)?;
+    let (name, rest) = read_text(rest)?;
+    rest.is_empty().then_some((plugin, name))
+}
+
+/// Row that counts the bytes of a plugin's keys in a slot.
+#[must_use]
+pub fn plugin_bytes(slot: SlotId, plugin: &str) -> Key {
+    let mut key = PLUGIN_BYTES.to_vec();
+    text(&mut key, plugin);
+    at(slot, Table::Counter, key.into())
+}
+
+/// Row that says how far a binding's changes of a channel are made in a slot.
+#[must_use]
+pub fn plugin_mark(slot: SlotId, plugin: &str, source: &KeySource) -> Key {
+    let mut key = plugin_prefix(plugin).to_vec();
+    text(&mut key, &source.binding);
+    for number in [source.binding_incarnation, source.incarnation.0] {
+        key.extend_from_slice(&number.to_be_bytes());
+    }
+    at(slot, Table::PluginMark, key.into())
+}
+
 /// A row of the controller, by name.
 #[must_use]
 pub fn controller(name: &str) -> Key {
@@ -248,7 +293,7 @@ pub fn read_uid(key: &[u8]) -> Option<Uid> {
 /// The table with this number.
 #[must_use]
 pub fn table(number: u32) -> Option<Table> {
-    const ALL: [Table; 16] = [
+    const ALL: [Table; 18] = [
         Table::User,
         Table::Device,
         Table::SystemUid,
@@ -265,6 +310,8 @@ pub fn table(number: u32) -> Option<Table> {
         Table::Controller,
         Table::ChannelStats,
         Table::DeadLetter,
+        Table::PluginKey,
+        Table::PluginMark,
     ];
     ALL.into_iter().find(|table| *table as u32 == number)
 }
@@ -301,7 +348,7 @@ mod tests {
         for number in 0..=20 {
             assert_eq!(
                 table(number).map(|table| table as u32),
-                (1..=16).contains(&number).then_some(number)
+                (1..=18).contains(&number).then_some(number)
             );
         }
     }

@@ -3,10 +3,12 @@
 use crate::admin::ChannelFlags;
 use crate::codec::Corrupt;
 pub use crate::codec::{decode, encode};
-use crate::plugins::{Cause, DeadLetter, LetterName, NAME_BYTES_MAX};
+use crate::plugins::{
+    Cause, DeadLetter, KeyChange, KeyOperation, KeySource, KeyValue, LetterName, NAME_BYTES_MAX,
+};
 use crate::types::{
     ChannelKey, ChannelKind, ChannelMeta, DiskBoot, Incarnation, Leader, LeaderEpoch, NodeId, ProcessBoot,
-    Replica, Seq, VoterSet,
+    Replica, Seq, Token, VoterSet,
 };
 use bytes::Bytes;
 use penstock_wire::channel_id;
@@ -219,6 +221,62 @@ pub fn read_letter(stored: &v1::DeadLetter) -> Result<DeadLetter, Corrupt> {
         cause: Cause::of(stored.cause).ok_or(Corrupt)?,
         wall_ms: stored.wall_ms,
     })
+}
+
+/// The source of changes of keys in its stored form.
+#[must_use]
+pub fn stored_key_source(source: &KeySource) -> v1::KeySource {
+    v1::KeySource {
+        binding: source.binding.to_string(),
+        binding_incarnation: source.binding_incarnation,
+        incarnation: source.incarnation.0,
+        through: source.through.0,
+        leader_epoch: source.leader_epoch.0,
+        run: source.run.0,
+    }
+}
+
+/// The source of changes of keys from its stored form.
+///
+/// # Errors
+/// [`Corrupt`] when the name of the binding is out of its range.
+pub fn read_key_source(stored: &v1::KeySource) -> Result<KeySource, Corrupt> {
+    if !(1..=NAME_BYTES_MAX).contains(&stored.binding.len()) {
+        return Err(Corrupt);
+    }
+    Ok(KeySource {
+        binding: Arc::from(stored.binding.as_str()),
+        binding_incarnation: stored.binding_incarnation,
+        incarnation: Incarnation(stored.incarnation),
+        through: Seq(stored.through),
+        leader_epoch: LeaderEpoch(stored.leader_epoch),
+        run: Token(stored.run),
+    })
+}
+
+/// A change of a key in its stored form.
+#[must_use]
+pub fn stored_key_change(change: &KeyChange) -> v1::KeyChange {
+    use v1::key_change::Change;
+    let set = |value: &KeyValue| v1::KeySet {
+        value: value.value.clone(),
+        ttl_ms: value.ttl_ms,
+    };
+    let stored = match &change.operation {
+        KeyOperation::Set(value) => Change::Set(set(value)),
+        KeyOperation::Increment(by) => Change::Increment(*by),
+        KeyOperation::Delete => Change::Delete(v1::KeyDelete {}),
+        KeyOperation::CompareAndSet { expected, value } => Change::CompareAndSet(v1::KeyCompareAndSet {
+            expected: expected.clone(),
+            set: Some(set(value)),
+        }),
+        KeyOperation::Forget => Change::Forget(v1::KeyForget {}),
+    };
+    v1::KeyChange {
+        key: change.key.to_string(),
+        seq: change.seq.0,
+        change: Some(stored),
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use penstock_core::admin::{Answer, Failure};
+use penstock_core::hooks::registry::{KEY_BYTES_MAX, KeyRefused, VALUE_BYTES_MAX};
 use penstock_core::message::Committed;
 use penstock_core::types::{ChannelKind, Reason, Uid};
 use penstock_wire::channel_id;
@@ -123,6 +124,18 @@ pub(super) fn describe(failure: &Failure) -> (StatusCode, String) {
         Failure::Refused(reason) => (
             StatusCode::BAD_REQUEST,
             format!("refused: {}", reason_text(*reason)),
+        ),
+        Failure::Keys(KeyRefused::Quota) => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            "the plugin has no room left where this key is: delete keys, or give them a life time".to_owned(),
+        ),
+        Failure::Keys(KeyRefused::NotANumber) => (
+            StatusCode::CONFLICT,
+            "the value is no number, or has no room for the sum".to_owned(),
+        ),
+        Failure::Keys(KeyRefused::TooLarge) => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("a key has at most {KEY_BYTES_MAX} bytes and a value at most {VALUE_BYTES_MAX}"),
         ),
         Failure::Conflict(text) => (StatusCode::CONFLICT, text.clone()),
         Failure::Busy => (

@@ -129,6 +129,14 @@ fn plugin_routes() -> Router<State> {
         )
         .route("/v1/plugins/api", get(plugins::api))
         .route("/v1/plugins/{name}/{action}", post(plugins::change))
+        .route("/v1/plugins/{name}/keys", get(plugins::keys))
+        .route(
+            "/v1/plugins/{name}/keys/{*key}",
+            get(plugins::key)
+                .put(plugins::set_key)
+                .delete(plugins::delete_key)
+                .layer(DefaultBodyLimit::max(plugins::KEY_BODY_BYTES_MAX)),
+        )
         .route("/v1/bindings", get(plugins::bindings))
         .route("/v1/bindings/{id}", put(plugins::bind).delete(plugins::unbind))
         .route("/v1/bindings/{id}/logs", get(plugins::logs))

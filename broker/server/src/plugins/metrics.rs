@@ -51,6 +51,13 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
     labelled(
         out,
         &bindings,
+        ("penstock_plugin_key_errors_total", "reason"),
+        "Operations on keys that failed, by reason.",
+        |status| by_reason(&status.key_errors),
+    );
+    labelled(
+        out,
+        &bindings,
         ("penstock_plugin_demotions_total", "reason"),
         "How often calls of a version were sent back from the threads of shards, by reason.",
         |status| by_reason(&status.demotions),
@@ -85,7 +92,7 @@ type Series = (&'static str, &'static str, fn(&VersionStatus) -> f64);
     clippy::cast_precision_loss,
     reason = "the format has floating point numbers only"
 )]
-const SERIES: [Series; 8] = [
+const SERIES: [Series; 9] = [
     (
         "penstock_plugin_calls_total",
         "Calls that ended, well or not.",
@@ -122,6 +129,11 @@ const SERIES: [Series; 8] = [
         |status| status.created as f64,
     ),
     (
+        "penstock_plugin_key_operations_total",
+        "Operations on keys that plugins asked for in calls.",
+        |status| status.key_operations as f64,
+    ),
+    (
         "penstock_plugin_log_lines_dropped_total",
         "Lines that plugins logged too fast.",
         |status| status.lines_dropped as f64,
@@ -138,6 +150,10 @@ fn add(sum: &mut VersionStatus, counted: &VersionStatus) {
     sum.queue_s += counted.queue_s;
     sum.created += counted.created;
     sum.lines_dropped += counted.lines_dropped;
+    sum.key_operations += counted.key_operations;
+    for (reason, count) in &counted.key_errors {
+        *sum.key_errors.entry(reason).or_default() += count;
+    }
     sum.memory_high = sum.memory_high.max(counted.memory_high);
     for (failure, count) in &counted.failures {
         *sum.failures.entry(*failure).or_default() += count;

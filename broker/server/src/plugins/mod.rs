@@ -10,6 +10,7 @@ mod api;
 mod artifacts;
 mod breakers;
 mod follow;
+mod keys;
 mod metrics;
 
 pub use api::Api;
@@ -17,15 +18,16 @@ pub use artifacts::Artifacts;
 pub use follow::follow;
 
 use bytes::Bytes;
+use keys::NodeKeys;
 use penstock_core::hooks::breaker::Change;
 use penstock_core::hooks::call::{Call, Digest, Returned, Version};
 use penstock_core::hooks::registry::Artifact;
-use penstock_plugin_host::{Host, HostConfig, Refused};
+use penstock_plugin_host::{COPY_AGE_MAX, Host, HostConfig, Keys, Refused};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -39,6 +41,8 @@ const THREADS: usize = 4;
 #[derive(Debug)]
 pub struct Plugins {
     host: Host,
+    /// The way of guests to their keys.
+    keys: Arc<NodeKeys>,
     /// Whether quick filters may run on the shards.
     inline: bool,
     artifacts: Artifacts,
@@ -67,13 +71,16 @@ impl Plugins {
         let folder = data.join("plugins");
         let this = std::env::current_exe()
             .map_err(|error| Refused::Io(format!("the path of this program is unknown: {error}")))?;
-        let host = Host::start(HostConfig {
+        let config = HostConfig {
             cache: folder.join("compiled"),
             compiler: compiler(this.into_os_string()),
             threads: THREADS,
-        })?;
+        };
+        let keys = Arc::new(NodeKeys::default());
+        let host = Host::with_keys(config, Arc::clone(&keys) as Arc<dyn Keys>, COPY_AGE_MAX)?;
         Ok(Plugins {
             host,
+            keys,
             inline,
             artifacts: Artifacts::new(folder.join("components")),
             failed: Mutex::default(),
@@ -122,6 +129,8 @@ impl Plugins {
                 "instances_created": status.created,
                 "instances_retired": status.retired,
                 "memory_high_bytes": status.memory_high,
+                "key_operations": status.key_operations,
+                "key_errors": status.key_errors,
                 "log_lines_dropped": status.lines_dropped,
                 "counters": status.counters,
             })

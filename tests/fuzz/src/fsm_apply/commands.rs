@@ -7,7 +7,9 @@ use penstock_core::rows::{CONTROLLER_SLOT, Key, Rows, Table};
 use penstock_core::slot::keys;
 use penstock_core::types::{ChannelKey, ChannelKind};
 use penstock_sim::disk::{Misses, SimDisk};
-use penstock_wire::storage::v1::{self, change_membership::Change, command::Body};
+use penstock_wire::storage::v1::{
+    self, change_membership::Change, command::Body, key_change::Change as KeyOperation,
+};
 
 const CHANNELS: &[&str] = &["room", "hall", "ann@ben", "yard"];
 const NAMES: &[&str] = &["ann", "ben", "cem", "dai"];
@@ -141,7 +143,7 @@ fn meta(input: &mut Input<'_>, present: Option<&v1::ChannelMeta>) -> v1::Channel
 pub(super) fn slot(input: &mut Input<'_>, disk: &SimDisk) -> Bytes {
     let name = channel(input);
     let present = stored(disk, name.as_ref());
-    let body = match input.below(14) {
+    let body = match input.below(15) {
         0 => Body::PutUserToken(v1::PutUserToken {
             uid: uid(input),
             flag: if input.rarely(6) {
@@ -187,9 +189,63 @@ pub(super) fn slot(input: &mut Input<'_>, disk: &SimDisk) -> Bytes {
                 })
                 .collect(),
         }),
+        9 => Body::ChangeKeys(change_keys(input)),
         _ => of_meta(input, name, present.as_ref()),
     };
     encoded(input, body)
+}
+
+/// Changes of keys of a plugin, mostly of one slot.
+fn change_keys(input: &mut Input<'_>) -> v1::ChangeKeys {
+    let key = uid(input);
+    let source = input.rarely(2).then(|| v1::KeySource {
+        binding: uid(input),
+        binding_incarnation: u64::from(input.u8() % 2),
+        incarnation: u64::from(input.u8() % 2),
+        through: u64::from(input.u8() % 8),
+        leader_epoch: u64::from(input.u8() % 3),
+        run: u64::from(input.u8() % 3),
+    });
+    let changes = (0..input.below(4)).map(|_| v1::KeyChange {
+        key: if input.rarely(8) { uid(input) } else { key.clone() },
+        seq: if source.is_some() {
+            u64::from(input.u8() % 8)
+        } else {
+            0
+        },
+        change: key_change(input),
+    });
+    v1::ChangeKeys {
+        changes: changes.collect(),
+        plugin: if input.rarely(8) {
+            input.text()
+        } else {
+            "tally".to_owned()
+        },
+        source,
+    }
+}
+
+fn key_change(input: &mut Input<'_>) -> Option<KeyOperation> {
+    let set = v1::KeySet {
+        value: if input.rarely(3) {
+            Bytes::copy_from_slice(input.chunk())
+        } else {
+            Bytes::from(input.u8().to_string())
+        },
+        ttl_ms: if input.rarely(2) { input.number() } else { 0 },
+    };
+    Some(match input.below(6) {
+        0 => return None,
+        1 => KeyOperation::Set(set),
+        2 => KeyOperation::Increment(input.number().cast_signed()),
+        3 => KeyOperation::Delete(v1::KeyDelete {}),
+        4 => KeyOperation::Forget(v1::KeyForget {}),
+        _ => KeyOperation::CompareAndSet(v1::KeyCompareAndSet {
+            expected: input.rarely(2).then(|| Bytes::from_static(b"7")),
+            set: (!input.rarely(8)).then_some(set),
+        }),
+    })
 }
 
 /// A change of a channel's meta.
@@ -388,12 +444,12 @@ fn encoded(input: &mut Input<'_>, body: Body) -> Bytes {
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for machine in [0, 2] {
-        for kind in 0..14 {
+        for kind in 0..15 {
             // Each command: kind of bytes, channel, kind of command, and fields.
             let mut seed = vec![machine];
             for step in 0..6 {
                 seed.extend([5, 2, 0, kind, 0, step, 3, 1, 2, 0, 1, 1, 0, 3, 2, 7]);
-                seed.extend([5, 2, 0, (kind + step) % 14, 1, 0, 0, step, 0, 1, 2, 3, 0, 0]);
+                seed.extend([5, 2, 0, (kind + step) % 15, 1, 0, 0, step, 0, 1, 2, 3, 0, 0]);
             }
             seeds.push(seed);
         }

@@ -13,6 +13,7 @@ mod ch_7;
 mod f_1;
 mod ledger;
 mod m_1;
+pub mod m_18;
 pub mod m_19;
 mod m_8;
 pub mod pc_1;

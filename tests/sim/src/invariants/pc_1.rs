@@ -18,6 +18,8 @@ pub struct Followed {
     pub handled: u64,
     /// Dead letters that were kept.
     pub letters: u64,
+    /// (creation of the binding, creation of the channel) of them: what is counted of their messages depends on who replays them.
+    given_up: BTreeSet<(u64, Incarnation)>,
 }
 
 /// Creation of the binding, creation of the channel and position that the key of a dead letter ends with.
@@ -89,31 +91,45 @@ impl Followed {
             {
                 let done = self.done.entry((binding, incarnation)).or_default();
                 self.letters += u64::from(done.insert(seq));
+                self.given_up.insert((binding, incarnation));
             }
         }
+    }
+
+    /// Whether the binding has given up anything of the channel.
+    #[must_use]
+    pub fn gave_up(&self, bound: &Bound, incarnation: Incarnation) -> bool {
+        self.given_up.contains(&(bound.incarnation, incarnation))
     }
 
     /// A committed message that a binding has neither done nor given up.
     #[must_use]
     pub fn missing(&self, bound: &Bound, incarnation: Incarnation, records: &[Record]) -> Option<u64> {
-        let begins = |record: &Record| match bound.binding.start {
-            None | Some(StartAt::Earliest) => true,
-            Some(StartAt::Seq(seq)) => record.seq.0 >= seq,
-            // Stamps of a channel do not go back.
-            Some(StartAt::Time(ms)) => record.stamp_ms >= ms,
-        };
         let done = self.done.get(&(bound.incarnation, incarnation));
-        let selector = &bound.binding.selector;
-        let takes = |record: &Record| {
-            selector.uids.is_empty()
-                || decode_message(record.body.clone())
-                    .is_ok_and(|message| selector.takes_sender(&message.draft.from_uid))
-        };
-        let open = |record: &&Record| {
-            begins(record) && done.is_none_or(|done| !done.contains(&record.seq.0)) && takes(record)
-        };
-        records.iter().find(open).map(|record| record.seq.0)
+        let taken = taken(bound, records);
+        taken
+            .into_iter()
+            .find(|seq| done.is_none_or(|done| !done.contains(seq)))
     }
+}
+
+/// The positions of these records that a binding is for.
+#[must_use]
+pub fn taken(bound: &Bound, records: &[Record]) -> BTreeSet<u64> {
+    let begins = |record: &Record| match bound.binding.start {
+        None | Some(StartAt::Earliest) => true,
+        Some(StartAt::Seq(seq)) => record.seq.0 >= seq,
+        // Stamps of a channel do not go back.
+        Some(StartAt::Time(ms)) => record.stamp_ms >= ms,
+    };
+    let selector = &bound.binding.selector;
+    let takes = |record: &Record| {
+        selector.uids.is_empty()
+            || decode_message(record.body.clone())
+                .is_ok_and(|message| selector.takes_sender(&message.draft.from_uid))
+    };
+    let wanted = records.iter().filter(|record| begins(record) && takes(record));
+    wanted.map(|record| record.seq.0).collect()
 }
 
 #[cfg(test)]

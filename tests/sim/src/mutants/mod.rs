@@ -411,6 +411,27 @@ pub static ALL: &[Mutant] = &[
         "Sleeping channels in which a binding is behind are not looked for after a restart (PC-1).",
     ),
     mutant(
+        "window-grows-on-redelivery",
+        3,
+        400,
+        Plant::Hooks(|faults| faults.window_grows_on_redelivery = true),
+        "The window of an exact consumer grows when it is handed out again (M-18).",
+    ),
+    mutant(
+        "window-not-held",
+        3,
+        400,
+        Plant::Hooks(|faults| faults.window_not_held = true),
+        "The window of an exact consumer is handed out before any replica holds it (M-18).",
+    ),
+    mutant(
+        "key-marks-ignored",
+        3,
+        200,
+        Slot("key_marks_ignored"),
+        "Changes of keys are made again when their messages are handed out again (M-18).",
+    ),
+    mutant(
         "swap-within-batch",
         3,
         200,

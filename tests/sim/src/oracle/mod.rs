@@ -7,6 +7,7 @@ pub use registers::{Reading, Registers};
 
 use crate::invariants::ap_2;
 use crate::invariants::ap_3::Completions;
+use crate::invariants::m_18::Counted;
 use crate::invariants::m_19::{Judged, Shown, original};
 use crate::invariants::pc_1::Followed;
 pub use crate::invariants::pc_5::Sessions;
@@ -114,6 +115,8 @@ pub struct Oracle {
     pub suspended: Suspended,
     /// What bindings that follow channels have done.
     pub followed: Followed,
+    /// What the keys of plugins count.
+    pub counted: Counted,
     by_key: BTreeMap<ChannelKey, usize>,
     /// Acknowledged sends.
     pub acknowledged: u64,

@@ -126,6 +126,7 @@ impl World {
         self.invariants
             .wrote(node, &self.nodes[node], (instance, &writes), &mut self.oracle);
         self.oracle.followed.wrote(&writes);
+        self.oracle.counted.wrote(&writes);
         if self.driver.stored_before_durable {
             let event = Event::Stored {
                 instance,

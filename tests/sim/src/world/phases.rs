@@ -119,6 +119,7 @@ impl World {
             && census::routes_astray(&self.nodes, self.clients.users.len()).is_none()
             && self.plugins_astray().is_none()
             && self.behind().is_none()
+            && self.miscounted().is_none()
             && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
             census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
@@ -145,7 +146,9 @@ impl World {
     /// Whether a binding that failed again and again before still waits for its next attempt: it comes within the longest pause.
     fn is_following(&self) -> bool {
         let until = self.settings.chaos + self.alone + self.settings.convergence + FOLLOWED_WITHIN;
-        self.now < until && self.plugins.deployer.is_some() && self.behind().is_some()
+        self.now < until
+            && self.plugins.deployer.is_some()
+            && (self.behind().is_some() || self.miscounted().is_some())
     }
 
     fn did_not_converge(&mut self) {
@@ -164,6 +167,8 @@ impl World {
             return self.oracle.violate("M-19", astray);
         } else if let Some(behind) = self.behind() {
             return self.oracle.violate("PC-1", behind);
+        } else if let Some(miscounted) = self.miscounted() {
+            return self.oracle.violate("M-18", miscounted);
         } else {
             census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };
@@ -227,6 +232,7 @@ impl World {
         coverage.meet_many(Met::Quarantines, self.oracle.suspended.quarantines);
         coverage.fault("message followed", self.oracle.followed.handled);
         coverage.fault("dead letter", self.oracle.followed.letters);
+        coverage.fault("change of a key", self.oracle.counted.wanted);
         coverage.fault("lost message", self.network.lost);
         coverage.fault("repeated message", self.network.duplicated);
         coverage.fault("delayed message", self.network.reordered);

@@ -3,14 +3,15 @@
 use super::{Happening, State, World};
 use crate::census;
 use crate::clients::Purpose;
+use crate::invariants::pc_1;
 use crate::oracle;
 use crate::plugins::{Fate, changed_by};
-use penstock_core::admin::{Answer, Ask, LettersAsk};
+use penstock_core::admin::{Answer, Ask, KeysAsk, LettersAsk};
 use penstock_core::effect::{Effect, Event};
 use penstock_core::hooks::call::{self, Call, Failed, Version, Work};
 use penstock_core::hooks::pipeline::{Failure, Verdict};
 use penstock_core::message::{Committed, Draft, Message};
-use penstock_core::plugins::{Change, DeadLetter, Hook};
+use penstock_core::plugins::{Bound, Change, DeadLetter, Hook, KeyOperation};
 use penstock_core::types::{ChannelKey, Incarnation, Token};
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,9 +171,16 @@ impl World {
                     for message in &messages[..count] {
                         self.oracle.followed.done(bound, incarnation, message.seq.0);
                     }
+                    let changes = if bound.binding.exact {
+                        self.oracle
+                            .counted
+                            .changes(bound, incarnation, &messages[..count])
+                    } else {
+                        Vec::new()
+                    };
                     let done = call::Answer::Done {
                         messages: u32::try_from(count).unwrap_or(u32::MAX),
-                        changes: Vec::new(),
+                        changes,
                     };
                     (after, Ok(done))
                 }
@@ -200,6 +208,39 @@ impl World {
                 if let Some(seq) = self.oracle.followed.missing(bound, incarnation, &records) {
                     let id = &bound.binding.id;
                     return Some(format!("{id} has neither done {seq} of {key} nor given it up"));
+                }
+            }
+        }
+        None
+    }
+
+    /// A key that does not count the messages of a channel, each once, for a binding that has done all of them.
+    pub(super) fn miscounted(&self) -> Option<String> {
+        let registry = self.oracle.judged.newest()?;
+        for channel in &self.oracle.channels {
+            let key = &channel.key;
+            let Some((incarnation, meta)) = self.invariants.incarnation(key) else {
+                continue;
+            };
+            let exact = |bound: &&Arc<Bound>| {
+                bound.binding.exact
+                    && bound.version(key).is_some()
+                    && !self.oracle.followed.gave_up(bound, incarnation)
+            };
+            let mut counting = registry.of(Hook::PersistAfter).filter(exact).peekable();
+            if counting.peek().is_none() {
+                continue;
+            }
+            let records = census::records_of(&self.nodes, incarnation, meta);
+            for bound in counting {
+                let seqs = pc_1::taken(bound, &records);
+                let (Ok(wrong) | Err(wrong)) = self
+                    .oracle
+                    .counted
+                    .check(bound, incarnation, &seqs)
+                    .map(|missing| missing.unwrap_or_default());
+                if !wrong.is_empty() {
+                    return Some(format!("{wrong} of {key}"));
                 }
             }
         }
@@ -239,6 +280,35 @@ impl World {
             self.call(node, Ask::DeadLetters(list), Purpose::Deploy);
         }
         self.ask_changes(asks);
+        self.look_at_keys();
+    }
+
+    /// Somebody looks at the keys of a plugin, and changes one that nothing depends on.
+    fn look_at_keys(&mut self) {
+        let Some(deployer) = &mut self.plugins.deployer else {
+            return;
+        };
+        let plugin: Arc<str> = Arc::from("alpha");
+        let ask = match deployer.index(12) {
+            0 => KeysAsk::List {
+                plugin,
+                after: None,
+                limit: 3,
+            },
+            1 => KeysAsk::Change {
+                plugin,
+                key: Arc::from("by-hand"),
+                operation: KeyOperation::Increment(1),
+            },
+            2 => KeysAsk::Get {
+                plugin,
+                key: Arc::from("by-hand"),
+            },
+            _ => return,
+        };
+        let node = deployer.index(self.nodes.len());
+        self.coverage.fault("keys asked for", 1);
+        self.call(node, Ask::Keys(ask), Purpose::Deploy);
     }
 
     fn ask_changes(&mut self, asks: Vec<(usize, Change)>) {

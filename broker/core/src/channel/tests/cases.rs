@@ -479,3 +479,29 @@ fn cursors_reach_every_replica_and_survive_a_failover() {
     let view = world.replica(TWO).expect("active").role_view();
     assert_eq!(view, RoleView::Leading(LeaderEpoch(2)));
 }
+
+/// A position that must not be lost counts as held when a quorum has it on disk, and not before.
+#[test]
+fn a_fixed_cursor_is_on_the_disks_of_a_quorum() {
+    let mut world = world(3, 3, 2);
+    world.fix(ONE);
+    world.sync(ONE, 9);
+    let asked = std::mem::take(&mut world.network);
+    assert_eq!(asked.len(), 2, "both followers are told at once");
+    let to_two = asked
+        .into_iter()
+        .find(|packet| matches!(packet, Packet::Peer { to: TWO, .. }));
+    world.deliver(to_two.expect("one of them"));
+    assert!(world.network.is_empty(), "no answer before it is durable");
+    world.sync(TWO, 9);
+    for packet in std::mem::take(&mut world.network) {
+        assert!(world.checker.fixed.is_empty());
+        world.deliver(packet);
+    }
+    assert_eq!(world.checker.fixed.len(), 1);
+    // What is held is settled at once, and what is lost on the way is asked again.
+    world.fix(ONE);
+    world.network.clear();
+    world.settle();
+    assert_eq!(world.checker.fixed.len(), 2);
+}

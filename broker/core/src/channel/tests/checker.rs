@@ -5,6 +5,7 @@ use crate::channel::{Body, Evidence, Message, Replica, RoleView, View};
 use crate::message::{DedupeRow, Record};
 use crate::rows::Key;
 use crate::types::{ChannelMeta, DiskBoot, LeaderEpoch, NodeId, Seq};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// A node as the judge sees it.
@@ -21,6 +22,8 @@ pub(super) struct Checker {
     pub(super) committed: Vec<(LeaderEpoch, Record)>,
     promises: BTreeMap<(NodeId, DiskBoot), LeaderEpoch>,
     evidence: BTreeMap<(NodeId, LeaderEpoch), BTreeMap<NodeId, Evidence>>,
+    /// Positions of a consumer that were said to be held by a quorum, with the epoch that said so.
+    pub(super) fixed: Vec<(LeaderEpoch, Bytes)>,
     pub(super) violation: Option<String>,
 }
 
@@ -153,6 +156,16 @@ impl Checker {
         if let Some((_, record)) = lacking {
             let seq = record.seq;
             self.violated(format!("{leader} leads {epoch} without the committed {seq}"));
+        }
+    }
+
+    /// A leader begins: it knows every position that was fixed in older epochs (M-18).
+    pub(super) fn knows_fixed(&mut self, leader: NodeId, epoch: LeaderEpoch, knows: Option<&Bytes>) {
+        let older = self.fixed.iter().filter(|(fixed_in, _)| *fixed_in < epoch);
+        if older.map(|(_, value)| value).max() > knows {
+            self.violated(format!(
+                "{leader} leads {epoch} without a position that was fixed"
+            ));
         }
     }
 

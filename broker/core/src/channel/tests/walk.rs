@@ -172,6 +172,9 @@ impl Walk {
             "cursor" => {
                 let value = self.world.now.wall_ms;
                 self.world.cursor(node, value);
+                if let Some(leader) = self.world.leader() {
+                    self.world.fix(leader);
+                }
             }
             "client" => {
                 let from = Seq(self.world.rng.next() % 20);
@@ -398,6 +401,7 @@ impl Coverage {
         self.reads += other.reads;
         self.alarms += other.alarms;
         self.damages += other.damages;
+        self.fixes += other.fixes;
     }
 }
 

@@ -5,6 +5,7 @@ use super::checker::{Checker, Seen};
 use super::disk::{Disk, View};
 use super::slot::{Slot, first_boots};
 use crate::channel::{Body, Faults, Input, Message, NewRecord, Output, Replica, RoleView, Setup};
+use crate::hooks::cursors::Cursor;
 use crate::limits::Limits;
 use crate::message::DedupeKey;
 use crate::rows::ReadRequest;
@@ -30,6 +31,7 @@ pub(super) struct Coverage {
     pub(super) reads: u64,
     pub(super) alarms: u64,
     pub(super) damages: u64,
+    pub(super) fixes: u64,
 }
 
 pub(super) struct Node {
@@ -77,6 +79,9 @@ pub(super) struct World {
     next_token: u64,
     /// High watermark at the time of each question for a proof.
     asked_proofs: BTreeMap<Token, Seq>,
+    /// Positions that are to be fixed, with the epoch in which that was asked.
+    asked_fixes: BTreeMap<Token, (LeaderEpoch, Bytes)>,
+    last_fix: u64,
     miss_one_in: usize,
 }
 
@@ -111,6 +116,8 @@ impl World {
             activation: 0,
             next_token: 1,
             asked_proofs: BTreeMap::new(),
+            asked_fixes: BTreeMap::new(),
+            last_fix: 0,
             miss_one_in: 4,
         }
     }
@@ -228,6 +235,11 @@ impl World {
                             .violated(format!("{node} proves an old leadership at {high_watermark}"));
                     }
                 }
+                Output::CursorFixed { token } => {
+                    self.coverage.fixes += 1;
+                    let asked = self.asked_fixes.remove(&token).expect("asked once");
+                    self.checker.fixed.push(asked);
+                }
                 other => {
                     match &other {
                         Output::Alarm { .. } => self.coverage.alarms += 1,
@@ -272,6 +284,8 @@ impl World {
         self.node_mut(node).led = epoch;
         let mut checker = std::mem::take(&mut self.checker);
         checker.on_leading(node, epoch, &self.node(node).disk.visible);
+        let knows = self.replica(node).and_then(|replica| replica.cursor(b"keys"));
+        checker.knows_fixed(node, epoch, knows);
         self.checker = checker;
         self.told.push((node, Output::Leading { leader_epoch: epoch }));
     }
@@ -389,6 +403,28 @@ impl World {
         let consumer = Bytes::from_static(b"delivery");
         let value = Bytes::copy_from_slice(&value.to_be_bytes());
         self.feed(node, Input::Cursor { consumer, value });
+    }
+
+    /// A window is to be fixed, if the node leads.
+    pub(super) fn fix(&mut self, node: NodeId) {
+        let role = self.replica(node).map(Replica::role_view);
+        let Some(RoleView::Leading(epoch)) = role else {
+            return;
+        };
+        self.last_fix += 2;
+        let cursor = Cursor {
+            open_to: Seq(self.last_fix + 1),
+            ..Cursor::at(Seq(self.last_fix))
+        };
+        let (token, value) = (self.token(), cursor.encode());
+        self.asked_fixes.insert(token, (epoch, value.clone()));
+        let consumer = Bytes::from_static(b"keys");
+        let input = Input::FixCursor {
+            token,
+            consumer,
+            value,
+        };
+        self.feed(node, input);
     }
 
     pub(super) fn prove(&mut self, node: NodeId) {

@@ -5,7 +5,7 @@ use super::{Cause, Consumer, Cursor, Failure, Input, Output, Range, Role};
 use crate::hooks::faults::Faults;
 use crate::limits::Limits;
 use crate::message::Record;
-use crate::rows::{Miss, Rows, Write};
+use crate::rows::{Miss, Rows};
 use crate::types::{ChannelKey, Incarnation, LeaderEpoch, Now, Seq, Token};
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ impl Cursors {
             Input::Consumers(consumers) => self.change_consumers(consumers, rows, out)?,
             Input::Learned { consumer, cursor } => self.learned(&consumer, cursor),
             Input::ReadDone { token, records } => self.read_done(now, token, records, out),
-            Input::Stored { token } => self.window_stored(token, out),
+            Input::Fixed { token } => self.window_fixed(token, out),
+            Input::Narrow { token, through } => self.narrow(token, through, out),
             Input::Done { token, through } => self.effect_done(token, through, out),
             Input::Failed { token, failure } => self.effect_failed(now, token, failure, out),
         }
@@ -223,7 +224,7 @@ impl Cursors {
         let Some(progress) = self.consumers.iter_mut().find(wanted) else {
             return;
         };
-        let merged = progress.cursor.merge(cursor);
+        let merged = progress.cursor.max(cursor);
         if merged != progress.cursor {
             progress.cursor = merged;
             progress.forget();
@@ -265,9 +266,10 @@ impl Cursors {
 
     fn read_done(&mut self, now: Now, token: Token, records: Option<Vec<Record>>, out: &mut Vec<Output>) {
         let reading = |progress: &&mut Progress| matches!(progress.state, State::Reading(asked) | State::Seeking(asked) if asked == token);
-        let (Some(leading), next_token) = (self.leading, self.next_token) else {
+        let next_token = self.next_token;
+        if self.leading.is_none() {
             return;
-        };
+        }
         let faults = self.faults;
         let Some(progress) = self.consumers.iter_mut().find(reading) else {
             return;
@@ -301,34 +303,56 @@ impl Cursors {
             return;
         }
         self.next_token = Token(next_token.0 + 1);
-        if !progress.consumer.exact || window.is_some() {
+        let grows = faults.window_grows_on_redelivery();
+        let is_whole = progress.fixed && last == progress.cursor.open_to;
+        if !progress.consumer.exact || (is_whole && !grows) || faults.window_not_held() {
             progress.hand_out(next_token, records, faults, out);
             return;
         }
-        progress.cursor.open_to = last;
+        if !progress.cursor.is_open() || grows {
+            progress.cursor.open_to = last;
+        }
+        out.push(progress.fix(next_token));
         progress.state = State::Opening(next_token, records);
-        out.push(progress.moved());
-        out.push(Output::Store {
-            token: next_token,
-            writes: vec![Write::Put {
-                key: progress.key(leading.incarnation),
-                value: progress.cursor.encode(),
-            }],
-        });
     }
 
-    fn window_stored(&mut self, token: Token, out: &mut Vec<Output>) {
-        let opening =
-            |progress: &&mut Progress| matches!(progress.state, State::Opening(asked, _) if asked == token);
-        let Some(progress) = self.consumers.iter_mut().find(opening) else {
+    /// The replicas hold a window: its run is handed out, or its effects are made.
+    fn window_fixed(&mut self, token: Token, out: &mut Vec<Output>) {
+        let waits = |progress: &&mut Progress| match progress.state {
+            State::Opening(asked, _) | State::Narrowing { token: asked, .. } => asked == token,
+            _ => false,
+        };
+        let Some(progress) = self.consumers.iter_mut().find(waits) else {
             return;
         };
-        let State::Opening(_, records) = std::mem::replace(&mut progress.state, State::Idle) else {
-            return;
-        };
+        progress.fixed = true;
+        match std::mem::replace(&mut progress.state, State::Idle) {
+            State::Opening(_, records) => {
+                let token = self.next_token;
+                self.next_token = Token(token.0 + 1);
+                progress.hand_out(token, records, self.faults, out);
+            }
+            State::Narrowing { run, .. } => {
+                progress.state = State::Working(run, progress.cursor.open_to);
+                out.push(Output::Narrowed { token: run });
+            }
+            other => progress.state = other,
+        }
+    }
+
+    fn narrow(&mut self, run: Token, through: Seq, out: &mut Vec<Output>) {
         let token = self.next_token;
+        let Some((progress, last)) = self.working(run) else {
+            return;
+        };
+        if !progress.consumer.exact || through >= last || through <= progress.cursor.done {
+            out.push(Output::Narrowed { token: run });
+            return;
+        }
+        progress.narrow(through);
+        progress.state = State::Narrowing { token, run };
+        out.push(progress.fix(token));
         self.next_token = Token(token.0 + 1);
-        progress.hand_out(token, records, self.faults, out);
     }
 
     fn working(&mut self, token: Token) -> Option<(&mut Progress, Seq)> {
@@ -367,6 +391,10 @@ impl Cursors {
         progress.attempts = progress.attempts.saturating_add(1);
         let most = progress.consumer.attempts_max;
         if most.is_some_and(|most| progress.attempts >= most || failure == Failure::Poison) {
+            let several = progress.cursor.open_to > progress.cursor.done.next();
+            if progress.consumer.exact && several && failure != Failure::Poison {
+                return progress.split();
+            }
             progress.bury(next_token, cause, out);
             self.next_token = Token(next_token.0 + 1);
             return;

@@ -10,7 +10,6 @@ pub use machine::Cursors;
 use crate::limits::Limits;
 use crate::message::Record;
 pub use crate::plugins::Cause;
-use crate::rows::Write;
 use crate::types::{ChannelKey, ChannelKind, Incarnation, LeaderEpoch, Seq, Token};
 use bytes::Bytes;
 use penstock_wire::channel_id;
@@ -47,10 +46,18 @@ pub enum Input {
         /// Committed, contiguous, from the later of the asked position and the log start; none when they could not be read.
         records: Option<Vec<Record>>,
     },
-    /// An [`Output::Store`] is durable.
-    Stored {
+    /// The cursor of an [`Output::Fix`] is held durably by as many replicas as a commit needs.
+    Fixed {
         /// Echo.
         token: Token,
+    },
+    /// Fewer records of an [`Output::Consume`] are done than it has, and their effects are still to be made. The window of an exact
+    /// consumer ends with them from now on: answered by [`Output::Narrowed`], and then `Done` or `Failed` is told.
+    Narrow {
+        /// Echo.
+        token: Token,
+        /// Last position that is done.
+        through: Seq,
     },
     /// The effect of an [`Output::Consume`] is done for its records up to here; fewer than all is allowed.
     Done {
@@ -78,12 +85,20 @@ pub enum Output {
         /// Which.
         range: Range,
     },
-    /// Store cursor rows in `Data`; answered by [`Input::Stored`].
-    Store {
-        /// Names the write.
+    /// Tell the other replicas a cursor with an open window, and have it held durably by as many of them as a commit needs, or the
+    /// next leader would cut another window (M-18). Answered by [`Input::Fixed`].
+    Fix {
+        /// Names the answer.
         token: Token,
-        /// The rows.
-        writes: Vec<Write>,
+        /// The consumer.
+        consumer: Arc<str>,
+        /// Its cursor.
+        cursor: Cursor,
+    },
+    /// The window ends where [`Input::Narrow`] said.
+    Narrowed {
+        /// The token of the run.
+        token: Token,
     },
     /// Do the effect of these committed records, in order; answered by [`Input::Done`] or [`Input::Failed`].
     Consume {
@@ -164,10 +179,16 @@ pub enum Role {
 pub struct Cursor {
     /// Everything up to here is done.
     pub done: Seq,
+    /// How often the window that begins after `done` was made smaller: of two cursors that have done the same, the one with more
+    /// cuts is the newer one.
+    pub cuts: u16,
     /// Everything up to here may have been handed out: a redelivery of an exact consumer covers `done + 1 ..= open_to`, no
     /// more and no less. Equal to `done` for a consumer that is not exact.
     pub open_to: Seq,
 }
+
+/// Positions stay below this in a stored cursor, which has the cuts in the bits above.
+const POSITION_BITS: u32 = 48;
 
 /// Where a consumer without a stored cursor begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,12 +286,29 @@ impl Consumer {
 }
 
 impl Cursor {
-    /// The stored bytes: done, open_to, big-endian.
+    /// A cursor without an open window.
+    #[must_use]
+    pub fn at(done: Seq) -> Cursor {
+        Cursor {
+            done,
+            cuts: 0,
+            open_to: done,
+        }
+    }
+
+    /// Whether something may have been handed out that is not done.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        self.open_to > self.done
+    }
+
+    /// The stored bytes, which compare as cursors do: done, cuts, open_to, big-endian.
     #[must_use]
     pub fn encode(self) -> Bytes {
+        let open_to = self.open_to.0.min((1 << POSITION_BITS) - 1);
         let mut out = Vec::with_capacity(16);
         out.extend_from_slice(&self.done.0.to_be_bytes());
-        out.extend_from_slice(&self.open_to.0.to_be_bytes());
+        out.extend_from_slice(&(u64::from(self.cuts) << POSITION_BITS | open_to).to_be_bytes());
         Bytes::from(out)
     }
 
@@ -278,21 +316,12 @@ impl Cursor {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Cursor> {
         let (done, rest) = bytes.split_first_chunk::<8>()?;
-        let open_to = <[u8; 8]>::try_from(rest).ok()?;
+        let window = u64::from_be_bytes(<[u8; 8]>::try_from(rest).ok()?);
         let cursor = Cursor {
             done: Seq(u64::from_be_bytes(*done)),
-            open_to: Seq(u64::from_be_bytes(open_to)),
+            cuts: u16::try_from(window >> POSITION_BITS).ok()?,
+            open_to: Seq(window & ((1 << POSITION_BITS) - 1)),
         };
         (cursor.done <= cursor.open_to).then_some(cursor)
-    }
-
-    /// The larger of two cursors, as replicas merge them (M-6).
-    #[must_use]
-    pub fn merge(self, other: Cursor) -> Cursor {
-        let done = self.done.max(other.done);
-        Cursor {
-            done,
-            open_to: self.open_to.max(other.open_to).max(done),
-        }
     }
 }

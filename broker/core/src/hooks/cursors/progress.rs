@@ -23,6 +23,10 @@ pub(super) struct Progress {
     pub(super) attempts: u32,
     /// Where it begins is being looked for.
     pub(super) seek: Option<Seek>,
+    /// The replicas hold the open window of an exact consumer.
+    pub(super) fixed: bool,
+    /// Up to here windows have one record: a larger one failed for good.
+    pub(super) single_through: Seq,
 }
 
 #[derive(Debug)]
@@ -33,8 +37,15 @@ pub(super) enum State {
     Seeking(Token),
     /// Records are being read.
     Reading(Token),
-    /// The window is being stored before it is handed out (M-18).
+    /// The window waits to be held by the replicas before it is handed out (M-18).
     Opening(Token, Vec<Record>),
+    /// So does a smaller one, of a run that is done in part.
+    Narrowing {
+        /// Names the answer.
+        token: Token,
+        /// The run.
+        run: Token,
+    },
     /// The consumer has a run that ends here.
     Working(Token, Seq),
     /// A failure waits to be tried again.
@@ -101,7 +112,7 @@ impl Start {
             Start::Latest => leading.committed,
             Start::At(seq) => seq.previous(),
         };
-        Cursor { done, open_to: done }
+        Cursor::at(done)
     }
 }
 
@@ -114,6 +125,8 @@ impl Progress {
             state: State::Idle,
             attempts: 0,
             seek: None,
+            fixed: false,
+            single_through: Seq(0),
         }
     }
 
@@ -141,7 +154,7 @@ impl Progress {
         self.seek = None;
         let done = seek.begin().previous();
         if done > self.cursor.done {
-            self.cursor = Cursor { done, open_to: done };
+            self.cursor = Cursor::at(done);
             out.push(self.moved());
         }
         None
@@ -157,9 +170,12 @@ impl Progress {
     pub(super) fn paused_until(&self) -> Option<Duration> {
         match self.state {
             State::Paused(until) => Some(until),
-            State::Idle | State::Seeking(_) | State::Reading(_) | State::Opening(..) | State::Working(..) => {
-                None
-            }
+            State::Idle
+            | State::Seeking(_)
+            | State::Reading(_)
+            | State::Opening(..)
+            | State::Narrowing { .. }
+            | State::Working(..) => None,
         }
     }
 
@@ -168,6 +184,7 @@ impl Progress {
         self.state = State::Idle;
         self.attempts = 0;
         self.seek = None;
+        self.fixed = false;
     }
 
     /// Whether a consumer of the first record has had it.
@@ -186,7 +203,7 @@ impl Progress {
 
     /// The end of the window that was handed out and is not done, which the next run covers whole.
     pub(super) fn window(&self, faults: Faults) -> Option<Seq> {
-        let open = self.cursor.open_to > self.cursor.done && !faults.window_grows_on_redelivery();
+        let open = self.cursor.is_open() && !faults.window_grows_on_redelivery();
         open.then_some(self.cursor.open_to)
     }
 
@@ -213,9 +230,10 @@ impl Progress {
     }
 
     /// After a failure one record at a time, so that the one that cannot be done is found; windows of an exact consumer keep
-    /// their bounds.
+    /// their bounds until they have failed for good.
     pub(super) fn run_max(&self) -> u32 {
-        if self.attempts > 0 && !self.consumer.exact {
+        let failed = self.attempts > 0 && !self.consumer.exact;
+        if failed || self.cursor.done < self.single_through {
             1
         } else {
             self.consumer.run_max.max(1)
@@ -258,9 +276,35 @@ impl Progress {
 
     pub(super) fn move_to(&mut self, done: Seq, out: &mut Vec<Output>) {
         self.attempts = 0;
-        self.cursor.done = done;
-        self.cursor.open_to = self.cursor.open_to.max(done);
+        let open_to = self.cursor.open_to.max(done);
+        let cuts = if open_to > done { self.cursor.cuts } else { 0 };
+        self.fixed &= open_to > done;
+        self.cursor = Cursor { done, cuts, open_to };
         out.push(self.moved());
+    }
+
+    /// The open window ends here from now on, once the replicas hold it.
+    pub(super) fn narrow(&mut self, through: Seq) {
+        self.fixed = false;
+        self.cursor.open_to = through;
+        self.cursor.cuts = self.cursor.cuts.saturating_add(1);
+    }
+
+    /// A window of several records has failed for good: which of them is to blame is found one by one.
+    pub(super) fn split(&mut self) {
+        self.attempts = 0;
+        self.single_through = self.cursor.open_to;
+        self.narrow(self.cursor.done.next());
+        self.state = State::Idle;
+    }
+
+    /// Has the open window held by the replicas.
+    pub(super) fn fix(&self, token: Token) -> Output {
+        Output::Fix {
+            token,
+            consumer: Arc::clone(&self.consumer.name),
+            cursor: self.cursor,
+        }
     }
 
     pub(super) fn skip_to(&mut self, log_start: Seq, out: &mut Vec<Output>) {

@@ -44,6 +44,8 @@ struct World {
     cursors: Cursors,
     rows: MemoryRows,
     log: Vec<Record>,
+    /// What the replicas were to hold.
+    fixed: Vec<Cursor>,
     millis: u64,
 }
 
@@ -57,6 +59,7 @@ impl World {
             cursors: Cursors::with(consumers, &Limits::default(), faults, Token(1)),
             rows: MemoryRows::default(),
             log: Vec::new(),
+            fixed: Vec::new(),
             millis: 0,
         }
     }
@@ -92,14 +95,18 @@ impl World {
                     let records = Some(self.records(range));
                     told.extend(self.input(Input::ReadDone { token, records }));
                 }
-                Output::Store { token, writes } => {
-                    for write in writes {
-                        let Write::Put { key, value } = write else {
-                            panic!("not a put")
-                        };
-                        self.rows.rows.insert(key, value);
-                    }
-                    told.extend(self.input(Input::Stored { token }));
+                Output::Fix {
+                    token,
+                    consumer,
+                    cursor,
+                } => {
+                    let key = Key::Cursor {
+                        incarnation: Incarnation(1),
+                        consumer: Bytes::copy_from_slice(consumer.as_bytes()),
+                    };
+                    self.rows.rows.insert(key, cursor.encode());
+                    self.fixed.push(cursor);
+                    told.extend(self.input(Input::Fixed { token }));
                 }
                 other => told.push(other),
             }
@@ -146,6 +153,7 @@ fn leading(epoch: u64, log_start: u64, committed: u64) -> Role {
 fn at(done: u64, open_to: u64) -> Cursor {
     Cursor {
         done: Seq(done),
+        cuts: 0,
         open_to: Seq(open_to),
     }
 }
@@ -204,7 +212,7 @@ fn buried(out: &[Output]) -> Token {
 #[test]
 fn causes_have_numbers_of_their_own() {
     let known: Vec<u32> = (0..64).filter(|&number| Cause::of(number).is_some()).collect();
-    assert_eq!(known, [1, 2, 16, 17, 18, 19, 20, 21, 22, 23]);
+    assert_eq!(known, [1, 2, 16, 17, 18, 19, 20, 21, 22, 23, 49, 50, 51]);
     for number in known {
         assert_eq!(Cause::of(number).map(Cause::number), Some(number));
     }
@@ -501,9 +509,8 @@ fn an_exact_window_is_stored_first_and_redelivered_as_it_was() {
         .cursors
         .handle(now(0), Input::ReadDone { token, records }, &world.rows, &mut out)
         .expect("in memory");
-    assert!(matches!(out[0], Output::Moved { cursor, .. } if cursor == at(0, 3)));
     assert!(
-        matches!(out[1], Output::Store { .. }) && out.len() == 2,
+        matches!(out[..], [Output::Fix { cursor, .. }] if cursor == at(0, 3)),
         "nothing is handed out yet"
     );
     let (token, first, last) = run(&world.serve(out));
@@ -523,8 +530,82 @@ fn an_exact_window_is_stored_first_and_redelivered_as_it_was() {
     world.input(Input::Role(Role::Not));
     let (token, first, last) = run(&world.lead(2, 1, 9));
     assert_eq!((first, last), (2, 3));
+    assert_eq!(
+        world.fixed,
+        [at(0, 3), at(1, 3)],
+        "the next leader fixes it once more"
+    );
     let (_, first, last) = run(&world.input(done(token, 3)));
     assert_eq!((first, last), (4, 7));
+}
+
+fn exact_world(attempts_max: Option<u32>) -> World {
+    World::new(vec![Consumer {
+        exact: true,
+        attempts_max,
+        ..consumer("kv")
+    }])
+}
+
+/// What is done in part and has effects ends the window first, so that a redelivery has these records and no others.
+#[test]
+fn a_window_is_narrowed_to_what_is_done() {
+    let mut world = exact_world(Some(3));
+    let (token, first, last) = run(&world.lead(1, 1, 9));
+    assert_eq!((first, last), (1, 4));
+    let through = Seq(3);
+    let narrowed = [Output::Narrowed { token }];
+    assert_eq!(world.input(Input::Narrow { token, through }), narrowed);
+    let three = Cursor { cuts: 1, ..at(0, 3) };
+    assert_eq!(world.fixed, [at(0, 4), three]);
+    // The next leader hands out exactly these.
+    world.input(Input::Role(Role::Not));
+    let (token, first, last) = run(&world.lead(2, 1, 9));
+    assert_eq!((first, last), (1, 3));
+    // All of it needs no other window, and neither does what is over.
+    let narrowed = [Output::Narrowed { token }];
+    assert_eq!(world.input(Input::Narrow { token, through }), narrowed);
+    let (_, first, last) = run(&world.input(done(token, 3)));
+    assert_eq!((first, last), (4, 7));
+    assert_eq!(world.fixed[2..], [three, at(3, 7)]);
+    let late = Input::Narrow { token, through };
+    assert_eq!(world.input(late), vec![]);
+}
+
+/// Which record of a window cannot be done is found one by one, and only that one is given up.
+#[test]
+fn a_window_that_fails_for_good_is_split() {
+    let mut world = exact_world(Some(2));
+    let (token, first, last) = run(&world.lead(1, 1, 5));
+    assert_eq!((first, last), (1, 4));
+    world.input(retry(token));
+    let (token, first, last) = run(&world.wait(100));
+    assert_eq!((first, last), (1, 4), "a redelivery is the same");
+    let (token, first, last) = run(&world.input(retry(token)));
+    assert_eq!((first, last), (1, 1));
+    let (token, first, last) = run(&world.input(done(token, 1)));
+    assert_eq!((first, last), (2, 2));
+    world.input(retry(token));
+    let (token, ..) = run(&world.wait(100));
+    let letter = buried(&world.input(retry(token)));
+    let (token, first, last) = run(&world.input(done(letter, 2)));
+    assert_eq!(
+        (first, last),
+        (3, 3),
+        "the rest of the window comes one by one too"
+    );
+    let (token, first, last) = run(&world.input(done(token, 3)));
+    assert_eq!((first, last), (4, 4));
+    let (_, first, last) = run(&world.input(done(token, 4)));
+    assert_eq!((first, last), (5, 5));
+    assert_eq!(world.fixed[1], Cursor { cuts: 1, ..at(0, 1) });
+    // What is called poison is given up at once, and the rest of its window comes as it is.
+    let mut world = exact_world(Some(2));
+    let (token, ..) = run(&world.lead(1, 1, 5));
+    let failure = Failure::Poison;
+    let letter = buried(&world.input(Input::Failed { token, failure }));
+    let (_, first, last) = run(&world.input(done(letter, 1)));
+    assert_eq!((first, last), (2, 4));
 }
 
 #[test]
@@ -561,8 +642,9 @@ fn a_cursor_of_another_replica_is_merged() {
     assert_eq!(world.input(learned(2)), vec![], "it never goes back");
     world.input(done(token_after, 8));
     assert!(world.cursors.is_idle());
-    assert_eq!(at(3, 9).merge(at(5, 5)), at(5, 9));
-    assert_eq!(at(3, 4).merge(at(5, 5)), at(5, 5));
+    assert_eq!(at(3, 9).max(at(5, 5)), at(5, 5));
+    let narrowed = Cursor { cuts: 1, ..at(3, 5) };
+    assert_eq!(at(3, 9).max(narrowed), narrowed);
 }
 
 #[test]
@@ -581,7 +663,19 @@ fn a_cold_row_is_asked_for_and_nothing_has_changed() {
 
 #[test]
 fn cursor_rows_order_like_cursors_and_reject_nonsense() {
-    let cursors = [at(0, 0), at(1, 1), at(1, 7), at(2, 2), at(256, 256)];
+    let cut = |cuts, open_to| Cursor {
+        cuts,
+        ..at(1, open_to)
+    };
+    let cursors = [
+        at(0, 0),
+        at(1, 1),
+        at(1, 7),
+        cut(1, 4),
+        cut(256, 2),
+        at(2, 2),
+        at(256, 256),
+    ];
     for pair in cursors.windows(2) {
         assert!(pair[0].encode() < pair[1].encode(), "merged by max as bytes");
     }
@@ -590,6 +684,12 @@ fn cursor_rows_order_like_cursors_and_reject_nonsense() {
     }
     assert_eq!(Cursor::decode(b"short"), None);
     assert_eq!(Cursor::decode(&[9; 17]), None);
+    let far = at(1, u64::MAX).encode();
+    assert_eq!(
+        Cursor::decode(&far),
+        Some(at(1, (1 << 48) - 1)),
+        "no position is that far"
+    );
     let backwards = [2_u64.to_be_bytes(), 1_u64.to_be_bytes()].concat();
     assert_eq!(Cursor::decode(&backwards), None);
 }
@@ -622,6 +722,21 @@ mod planted {
         let mut world = world(consumer("a"), faults);
         world.grow(4);
         assert_eq!(run(&world.lead(1, 1, 1)).2, 4);
+    }
+
+    #[test]
+    fn a_window_that_nobody_holds() {
+        let faults = Faults {
+            window_not_held: true,
+            ..Faults::default()
+        };
+        let exact = Consumer {
+            exact: true,
+            ..consumer("kv")
+        };
+        let mut world = world(exact, faults);
+        run(&world.lead(1, 1, 2));
+        assert_eq!(world.fixed, []);
     }
 
     #[test]

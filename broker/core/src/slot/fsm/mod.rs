@@ -3,6 +3,7 @@
 mod channels;
 mod letters;
 mod metas;
+mod plugin_keys;
 mod users;
 
 use super::command::{ENTRIES_MAX, UIDS_MAX};
@@ -69,6 +70,7 @@ impl Machine {
             Body::SetRetention(set) => metas::set_retention(context, set, rows),
             Body::PutDeadLetter(put) => letters::put(context, put, rows),
             Body::DropDeadLetters(drop) => letters::drop(context, drop, rows),
+            Body::ChangeKeys(change) => plugin_keys::change(context, change, rows),
             Body::Bootstrap(_)
             | Body::RegisterNode(_)
             | Body::SetLifecycle(_)
@@ -103,6 +105,7 @@ impl StateMachine for Machine {
             Some(Body::ClearOutbox(clear)) => channels::clear_outbox_keys(clear),
             Some(Body::PutChannelMetas(puts)) => metas::put_all_keys(puts),
             Some(Body::DropDeadLetters(drop)) => letters::drop_keys(drop),
+            Some(Body::ChangeKeys(change)) => plugin_keys::keys(change),
             // One row each, which apply asks for by itself.
             _ => Vec::new(),
         }
@@ -204,5 +207,7 @@ fn done(notices: Vec<Notice>) -> Applied {
     }
 }
 
+#[cfg(test)]
+mod plugin_keys_tests;
 #[cfg(test)]
 mod tests;

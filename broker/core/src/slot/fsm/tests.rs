@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Store(BTreeMap<Key, Row>);
+pub(super) struct Store(pub(super) BTreeMap<Key, Row>);
 
 impl Rows for Store {
     fn row(&self, key: &Key) -> Result<Option<Row>, Miss> {
@@ -21,12 +21,12 @@ impl Rows for Store {
     }
 }
 
-fn all() -> Machine {
+pub(super) fn all() -> Machine {
     Machine::new((0..256).map(SlotId))
 }
 
 impl Store {
-    fn try_apply(&mut self, machine: &Machine, command: &[u8]) -> Result<Applied, Halt> {
+    pub(super) fn try_apply(&mut self, machine: &Machine, command: &[u8]) -> Result<Applied, Halt> {
         let (applied, writes) = {
             let mut overlay = Overlay::new(&*self);
             overlay.prefetch(machine.keys(command)).unwrap();
@@ -43,15 +43,15 @@ impl Store {
         Ok(applied)
     }
 
-    fn apply(&mut self, command: &[u8]) -> Reply {
+    pub(super) fn apply(&mut self, command: &[u8]) -> Reply {
         self.try_apply(&all(), command).unwrap().reply
     }
 
-    fn value<M: prost::Message + Default>(&self, key: &Key) -> Option<M> {
+    pub(super) fn value<M: prost::Message + Default>(&self, key: &Key) -> Option<M> {
         self.0.get(key).map(|row| rows::decode(row).unwrap())
     }
 
-    fn count(&self, wanted: Table) -> usize {
+    pub(super) fn count(&self, wanted: Table) -> usize {
         let of = |key: &&Key| matches!(key, Key::Slot { table, .. } if *table == wanted);
         self.0.keys().filter(of).count()
     }

@@ -396,7 +396,9 @@ impl Grants {
                 );
                 Unresolved::Unavailable
             }
-            Ok(Reply::Done | Reply::Revision(_) | Reply::Rejected(_)) => Unresolved::Unavailable,
+            Ok(Reply::Done | Reply::Revision(_) | Reply::Keys(_) | Reply::Rejected(_)) => {
+                Unresolved::Unavailable
+            }
             Err(ProposeError::NotLeader { hint }) => Unresolved::NotLeader { hint },
             Err(ProposeError::Full) => Unresolved::Busy,
             Err(

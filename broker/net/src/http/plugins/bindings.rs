@@ -162,6 +162,8 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
         .find(|hook| hook.name() == wanted.hook)
         .ok_or_else(|| format!("hook `{}`: before-send or persist-after", wanted.hook))?;
     let bytes = |value: &Value| Bytes::from(value.to_string());
+    // Changes of keys are exact only in windows that are fixed.
+    let exact = wanted.exact || (hook == Hook::PersistAfter && wanted.grants.contains("kv"));
     Ok(Binding {
         id: Arc::from(id),
         plugin: Arc::from(wanted.plugin),
@@ -183,7 +185,7 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
             Some(StartOf::TimeMs(ms)) => Some(StartAt::Time(ms)),
         },
         attempts_max: wanted.attempts_max.unwrap_or(ATTEMPTS_MAX),
-        exact: wanted.exact,
+        exact,
         inline: wanted.inline.unwrap_or(true),
     })
 }

@@ -7,7 +7,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use penstock_core::admin::{Answer, Ask, LettersAsk};
-use penstock_core::hooks::registry::{Cause, DeadLetter, LetterName};
+use penstock_core::hooks::registry::{DeadLetter, LetterName};
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, Seq};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -131,11 +131,7 @@ fn letter(letter: &DeadLetter) -> Value {
         "channel_type": letter.channel.kind.0,
         "message_seq": letter.name.seq.0,
         "attempts": letter.attempts,
-        "cause": match letter.cause {
-            Cause::Poison => "poison",
-            Cause::Asked => "retry",
-            Cause::Call(failure) => failure.name(),
-        },
+        "cause": letter.cause.name(),
         "given_up_ms": letter.wall_ms,
     })
 }

@@ -1,10 +1,12 @@
 //! Plugins and bindings: upload, rollout, status.
 
 mod bindings;
+mod keys;
 mod letters;
 mod shown;
 
 pub(super) use bindings::{bind, bindings, unbind};
+pub(super) use keys::{KEY_BODY_BYTES_MAX, delete as delete_key, key, keys, set as set_key};
 pub(super) use letters::{change as change_letter, letters};
 
 use super::State;
