@@ -2,8 +2,8 @@
 
 use crate::component::{Hook, Inspected, never_waits};
 use crate::contract::{
-    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction, SharedFrame,
-    TypedFunction,
+    Done, Event, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction,
+    RenderFunction, SharedFrame, TypedFunction,
 };
 use crate::engine::{Ticker, ticks};
 use crate::frame::{self, Frame};
@@ -12,6 +12,7 @@ use crate::limits::{Limits, Watch};
 use crate::manifest::InstancePolicy;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
+use crate::requests;
 use crate::status::Board;
 use crate::typed;
 use bytes::Bytes;
@@ -58,6 +59,7 @@ struct Exports {
     flat: Option<ComponentExportIndex>,
     typed: Option<ComponentExportIndex>,
     persist: Option<ComponentExportIndex>,
+    render: Option<ComponentExportIndex>,
 }
 
 impl Prepared {
@@ -84,6 +86,7 @@ impl Prepared {
                 flat: function(component, Hook::BeforeSend.interface(), "handle"),
                 typed: function(component, Hook::BeforeSendTyped.interface(), "handle"),
                 persist: function(component, Hook::PersistAfter.interface(), "handle"),
+                render: function(component, Hook::Webhook.interface(), "render"),
             },
             limits: inspected.manifest.limits(),
             per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
@@ -123,6 +126,7 @@ pub(crate) struct Guest {
     flat: Option<FlatFunction>,
     typed: Option<TypedFunction>,
     persist: Option<PersistFunction>,
+    render: Option<RenderFunction>,
     /// Room of the last frame.
     room: SharedFrame,
     calls_left: u32,
@@ -166,6 +170,12 @@ impl Guest {
             exports.persist.as_ref(),
             Hook::PersistAfter.interface(),
         )?;
+        let render = typed_function(
+            &mut store,
+            &instance,
+            exports.render.as_ref(),
+            Hook::Webhook.interface(),
+        )?;
         let init: Option<InitFunction> =
             typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
         if let Some(init) = init {
@@ -183,6 +193,7 @@ impl Guest {
             flat,
             typed,
             persist,
+            render,
             room: SharedFrame::default(),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
@@ -212,6 +223,7 @@ impl Guest {
                 incarnation,
                 messages,
             } => self.persist_after(&call.channel, *incarnation, messages),
+            Work::Webhook { window, messages } => self.render(&call.channel, window.incarnation, messages),
         });
         let memory = self.store.data().watch.memory;
         Ended {
@@ -282,17 +294,41 @@ impl Guest {
         let Some(function) = self.persist else {
             return Err(Failed::Call(Failure::NotReady));
         };
+        let frame = self.committed(channel, incarnation, messages);
+        let (result,) = self.run(&function, frame)?;
+        match result {
+            Ok(done) => self.done(done, messages.len()),
+            Err(failure) => Err(self.failure("persist-after", &failure)),
+        }
+    }
+
+    fn render(&mut self, channel: &ChannelKey, incarnation: Incarnation, messages: &[Message]) -> Returned {
+        let Some(function) = self.render else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        let (arena, index) = self.committed(channel, incarnation, messages);
+        let (result,) = self.run(&function, (Event::MessageNotify, arena, index, Vec::new()))?;
+        match result {
+            Ok(requests) => requests::checked(requests)
+                .map(Answer::Requests)
+                .map_err(|why| self.bad(&why)),
+            Err(failure) => Err(self.failure("webhook", &failure)),
+        }
+    }
+
+    /// The frame of committed messages, at the moment of the first of them.
+    fn committed(
+        &mut self,
+        channel: &ChannelKey,
+        incarnation: Incarnation,
+        messages: &[Message],
+    ) -> SharedFrame {
         let first = messages.first();
         self.moment(
             first.map_or(0, |message| message.stamp_ms),
             first.map_or(0, |message| message.id.0.cast_unsigned()),
         );
-        let frame = self.frame(|frame| frame.fill_committed(channel, incarnation, messages));
-        let (result,) = self.run(&function, frame)?;
-        match result {
-            Ok(done) => self.done(done, messages.len()),
-            Err(failure) => Err(self.failure(&failure)),
-        }
+        self.frame(|frame| frame.fill_committed(channel, incarnation, messages))
     }
 
     fn done(&self, done: Done, messages: usize) -> Returned {
@@ -327,8 +363,8 @@ impl Guest {
         })
     }
 
-    fn failure(&self, failure: &GuestFailure) -> Failed {
-        self.log("warn", format!("persist-after failed: {}", failure.message));
+    fn failure(&self, hook: &str, failure: &GuestFailure) -> Failed {
+        self.log("warn", format!("{hook} failed: {}", failure.message));
         let after = (failure.after_ms > 0).then(|| Duration::from_millis(u64::from(failure.after_ms)));
         match failure.kind {
             FailureKind::Poison => Failed::Poison,

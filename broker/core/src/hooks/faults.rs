@@ -50,5 +50,6 @@ faults! {
     open_breaker_allows "An open breaker lets messages pass by a filter whose policy is to refuse them."
     half_open_lets_all_through "A half-open breaker lets every call through, not one."
     one_node_quarantines "One node of many is enough for a quarantine."
+    undelivered_counts_as_done "PC-1: the cursor of a webhook passes messages that its endpoint did not take."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

@@ -14,6 +14,8 @@ pub enum Cause {
     Poison,
     /// The consumer asked for another attempt.
     Asked,
+    /// Its endpoint did not take it, or could not be reached.
+    Undelivered,
     /// The call failed.
     Call(Failure),
 }
@@ -25,6 +27,7 @@ impl Cause {
         match self {
             Cause::Poison => 1,
             Cause::Asked => 2,
+            Cause::Undelivered => 3,
             Cause::Call(failure) => 16 + failure as u32,
         }
     }
@@ -33,7 +36,9 @@ impl Cause {
     #[must_use]
     pub fn of(number: u32) -> Option<Cause> {
         let calls = FAILURES.into_iter().map(Cause::Call);
-        let mut all = [Cause::Poison, Cause::Asked].into_iter().chain(calls);
+        let mut all = [Cause::Poison, Cause::Asked, Cause::Undelivered]
+            .into_iter()
+            .chain(calls);
         all.find(|cause| cause.number() == number)
     }
 }

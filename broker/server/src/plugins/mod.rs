@@ -11,15 +11,17 @@ mod artifacts;
 mod breakers;
 mod follow;
 mod metrics;
+mod webhooks;
 
 pub use api::Api;
 pub use artifacts::Artifacts;
 pub use follow::follow;
 
+use crate::config::Settings;
 use bytes::Bytes;
 use penstock_core::hooks::breaker::Change;
-use penstock_core::hooks::call::{Call, Digest, Returned, Version};
-use penstock_core::hooks::registry::Artifact;
+use penstock_core::hooks::call::{Call, Digest, Returned, Version, Work};
+use penstock_core::hooks::registry::{Artifact, Binding};
 use penstock_plugin_host::{Host, HostConfig, Refused};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -46,6 +48,7 @@ pub struct Plugins {
     failed: Mutex<BTreeMap<Version, String>>,
     progress: watch::Sender<Progress>,
     breakers: breakers::Board,
+    webhooks: webhooks::Desk,
 }
 
 /// How far this node is with what the registry names.
@@ -58,13 +61,13 @@ struct Progress {
 }
 
 impl Plugins {
-    /// Starts the host over the folder of plugins within the data directory; `inline` says whether filters that proved to be quick
-    /// may run on the shards. Nothing is written yet: whether the directory is one of a node is found out later.
+    /// Starts the host over the folder of plugins within the data directory. Nothing is written yet: whether the directory is one of a
+    /// node is found out later. Within a tokio runtime, which delivers webhooks.
     ///
     /// # Errors
-    /// When the system gives no threads.
-    pub fn start(data: &Path, inline: bool) -> Result<Plugins, Refused> {
-        let folder = data.join("plugins");
+    /// When the system gives no threads, or nobody is to be trusted.
+    pub fn start(settings: &Settings) -> Result<Plugins, Refused> {
+        let folder = settings.data_dir.join("plugins");
         let this = std::env::current_exe()
             .map_err(|error| Refused::Io(format!("the path of this program is unknown: {error}")))?;
         let host = Host::start(HostConfig {
@@ -74,11 +77,13 @@ impl Plugins {
         })?;
         Ok(Plugins {
             host,
-            inline,
+            inline: settings.plugins_inline,
             artifacts: Artifacts::new(folder.join("components")),
             failed: Mutex::default(),
             progress: watch::Sender::default(),
             breakers: breakers::Board::default(),
+            webhooks: webhooks::Desk::start(&settings.webhooks)
+                .map_err(|error| Refused::Io(error.to_string()))?,
         })
     }
 
@@ -124,6 +129,7 @@ impl Plugins {
                 "memory_high_bytes": status.memory_high,
                 "log_lines_dropped": status.lines_dropped,
                 "counters": status.counters,
+                "endpoint": self.webhooks.status(&version),
             })
         });
         let failed = self.failed();
@@ -144,6 +150,7 @@ impl Plugins {
         let failed = self.failed().len();
         metrics::render(&self.host.status(), failed, out);
         self.breakers.render(out);
+        self.webhooks.render(out);
     }
 
     /// Lines that the versions of a binding logged.
@@ -182,6 +189,14 @@ impl Plugins {
         self.artifacts.describe(digest)
     }
 
+    /// Whether this node could do what a binding wants of it besides running the plugin.
+    ///
+    /// # Errors
+    /// Why not, in words for people.
+    pub fn check(&self, binding: &Binding) -> Result<(), String> {
+        self.webhooks.check(binding)
+    }
+
     /// Ends the host.
     pub fn stop(&self) {
         self.host.stop();
@@ -194,7 +209,10 @@ impl crate::driver::Plugins for Plugins {
     }
 
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
-        self.host.call(call, reply);
+        match &call.work {
+            Work::Webhook { .. } => self.webhooks.call(&self.host, call, reply),
+            Work::BeforeSend { .. } | Work::PersistAfter { .. } => self.host.call(call, reply),
+        }
     }
 
     fn breaker(&self, shard: u16, change: &Change) {
