@@ -91,7 +91,12 @@ pub trait Webhook: Sized + 'static {
     ///
     /// # Errors
     /// When there are none, and what the broker does about it.
-    fn render(&mut self, event: Event, batch: &Batch<'_>, uids: &[String]) -> Result<Vec<HttpRequest>, Failure>;
+    fn render(
+        &mut self,
+        event: Event,
+        batch: &Batch<'_>,
+        uids: &[String],
+    ) -> Result<Vec<HttpRequest>, Failure>;
 }
 
 /// Begins an instance: from now on a panic is a line of the log before it ends the instance.

@@ -138,7 +138,7 @@ async fn a_pause_that_is_asked_for_holds_the_next_request_back() {
         (trouble.reason, trouble.after),
         (Reason::Busy, Some(Duration::from_secs(30)))
     );
-    let pause = endpoint.admit().err().expect("held back");
+    let pause = endpoint.admit().expect_err("held back");
     assert!(
         (Duration::from_secs(25)..=Duration::from_secs(30)).contains(&pause),
         "{pause:?}"

@@ -38,7 +38,9 @@ impl Webhook for Hook {
     fn new(config: &str) -> Result<Self, String> {
         let config: Config = serde_json::from_str(config).map_err(|error| error.to_string())?;
         if let Some(unknown) = config.events.iter().find(|event| *event != NOTIFY) {
-            return Err(format!("events: `{unknown}` is not one that this plugin sends: {NOTIFY}"));
+            return Err(format!(
+                "events: `{unknown}` is not one that this plugin sends: {NOTIFY}"
+            ));
         }
         if config.url.contains('#') {
             return Err("url: it has a fragment (#), which is never sent".to_owned());
@@ -162,7 +164,22 @@ mod tests {
             let start = arena.len() as u32;
             arena.extend_from_slice(payload);
             let seq = at as u32 + 1;
-            index.extend([0, 4, 2, 4, 3, start, payload.len() as u32, 7, 3, 0, 0, 60, flags, 1]);
+            index.extend([
+                0,
+                4,
+                2,
+                4,
+                3,
+                start,
+                payload.len() as u32,
+                7,
+                3,
+                0,
+                0,
+                60,
+                flags,
+                1,
+            ]);
             index.extend([9, 1, seq, 0, 5_000, 0, 0, 0, 0, 0, 0, 0]);
         }
         let batch = Batch::parse(&arena, &index).expect("whole");
@@ -209,7 +226,11 @@ mod tests {
         let first = rendered(&mut hook, &payloads, 0);
         let counts: Vec<usize> = first
             .iter()
-            .map(|request| serde_json::from_slice::<Vec<Value>>(&request.body).expect("JSON").len())
+            .map(|request| {
+                serde_json::from_slice::<Vec<Value>>(&request.body)
+                    .expect("JSON")
+                    .len()
+            })
             .collect();
         assert_eq!(counts, [2, 2, 1]);
         assert!(first.iter().all(|request| request.body.len() <= BODY_BYTES_MAX));

@@ -50,11 +50,7 @@ fn send_to(http: &str, channel: &str, number: &str) -> Result<bool> {
         "from_uid": "alice", "channel_id": channel, "channel_type": GROUP, "client_msg_no": number, "payload": HELLO,
     });
     let answer = post(http, "/message/send", &message)?;
-    Ok(answer.status == 200
-        && answer.body["data"]["message_seq"]
-            .as_u64()
-            .or(answer.body["message_seq"].as_u64())
-            .is_some())
+    Ok(answer.status == 200 && answer.body["message_seq"].as_u64().is_some_and(|seq| seq > 0))
 }
 
 fn send_all(node: &Node, channel: &str, numbers: std::ops::RangeInclusive<u32>) -> Result<()> {
