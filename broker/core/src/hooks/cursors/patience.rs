@@ -105,13 +105,19 @@ impl Progress {
         incarnation: Incarnation,
         failure: Failure,
     ) -> Next {
+        let salt = incarnation.0 ^ mixed(self.cursor.done.0);
         let (after, cause) = match failure {
             Failure::Retry { after, cause } => (after, cause),
             Failure::Poison => return Next::GiveUp(Cause::Poison),
             Failure::Later { .. } if self.trouble.is_over(now, patience.total) => {
                 return Next::GiveUp(Cause::Undelivered);
             }
-            Failure::Later { after } => return Next::Pause(after.min(patience.longest)),
+            // Many channels hear the same time: they are not to come together.
+            Failure::Later { after } => return Next::Pause(patience.pause(self.attempts, Some(after), salt)),
+            // The dead letter was not kept: there are as many as there may be.
+            Failure::Untried if self.trouble.burying => {
+                return Next::Pause(patience.pause(self.attempts, None, salt));
+            }
             // Nothing was wrong with the endpoint.
             Failure::Untried => return Next::Pause(patience.first.min(patience.longest)),
         };
@@ -124,7 +130,6 @@ impl Progress {
         if over || many {
             return Next::GiveUp(cause);
         }
-        let salt = incarnation.0 ^ mixed(self.cursor.done.0);
         Next::Pause(patience.pause(self.attempts, after, salt))
     }
 }
