@@ -23,8 +23,6 @@ mod outcome;
 mod resolve;
 mod secret;
 mod sign;
-#[cfg(test)]
-mod tests;
 
 pub use breaker::State;
 pub use connection::{Tls, TlsError};

@@ -1,8 +1,8 @@
 //! Endpoints against servers on this machine, and against names that lie.
 
-use crate::resolve::{Resolve, Resolving, SystemResolver};
-use crate::{Config, Endpoint, Grants, Reason, Request, Secret, State, Target, Tls};
 use bytes::Bytes;
+use penstock_egress::{Config, Endpoint, Grants, Reason, Request, Secret, State, Target, Tls};
+use penstock_egress::{Resolve, Resolving, SystemResolver};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::net::{IpAddr, SocketAddr};
