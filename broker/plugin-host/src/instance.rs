@@ -1,5 +1,6 @@
 //! One guest: a store, its instance, the functions that are called.
 
+use crate::chance::{jittered, seed_of};
 use crate::component::{Hook, Inspected, never_waits};
 use crate::contract::{
     Done, Event, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction,
@@ -21,7 +22,6 @@ use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Draft, Message};
 use penstock_core::types::{ChannelKey, Incarnation};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use wasmtime::component::{
     Component, ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc,
@@ -482,25 +482,4 @@ fn start_failed(store: &Store<State>, error: &wasmtime::Error) -> Refused {
         ),
         _ => format!("{error:#}"),
     })
-}
-
-/// FNV-1a over the number that the client gave the message, and the time: the same for a replay of it.
-fn seed_of(number: &[u8], wall_ms: u64) -> u64 {
-    number
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325 ^ wall_ms, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
-}
-
-/// Between 0.8 and 1.2 of this, so that instances made together are not replaced together: multiples of the golden ratio lie far
-/// from those before them.
-fn jittered(calls: u32) -> u32 {
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    const GOLDEN: u32 = 0x9e37_79b9;
-    let place = MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(GOLDEN);
-    let share = 800 + u64::from(place) * 400 / u64::from(u32::MAX);
-    u32::try_from(u64::from(calls) * share / 1_000)
-        .unwrap_or(u32::MAX)
-        .max(1)
 }

@@ -14,6 +14,7 @@
 //! Which binding runs when, in which order, and what a failure means: the core decides that.
 
 mod cache;
+mod chance;
 mod component;
 mod contract;
 mod engine;
