@@ -2,7 +2,7 @@
 //! parts that it calls or exports, and its world is what they are together. Whole worlds would not do: two of them export the
 //! same interface, and the macros that export it would have the same name.
 
-pub use crate::guest::{consumed, judged, started};
+pub use crate::guest::{consumed, judged, rendered, started};
 
 pub mod offers {
     wit_bindgen::generate!({
@@ -72,6 +72,24 @@ pub mod consumer {
         pub_export_macro: true,
         export_macro_name: "export_consumer",
         default_bindings_module: "penstock_plugin_sdk::bindings::consumer",
+        with: {
+            "penstock:plugin/types@1.0.0": crate::bindings::offers::penstock::plugin::types,
+        },
+    });
+}
+
+pub mod webhook {
+    wit_bindgen::generate!({
+        path: "../wit/v1",
+        inline: "
+            package penstock:deliver;
+            world deliver {
+                export penstock:plugin/webhook@1.0.0;
+            }
+        ",
+        pub_export_macro: true,
+        export_macro_name: "export_webhook",
+        default_bindings_module: "penstock_plugin_sdk::bindings::webhook",
         with: {
             "penstock:plugin/types@1.0.0": crate::bindings::offers::penstock::plugin::types,
         },

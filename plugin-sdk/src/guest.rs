@@ -6,8 +6,9 @@ use crate::verdict::{Verdict, Verdicts};
 
 pub use crate::bindings::consumer::exports::penstock::plugin::persist_after::Done;
 pub use crate::bindings::offers::penstock::plugin::types::{
-    Failure, FailureKind, KvChange, KvOperation, KvValue,
+    Failure, FailureKind, Header, HttpRequest, KvChange, KvOperation, KvValue,
 };
+pub use crate::bindings::webhook::exports::penstock::plugin::webhook::Event;
 
 /// Judges messages before they are stored. Give the type to [`filter!`](crate::filter).
 pub trait Filter: Sized + 'static {
@@ -34,6 +35,68 @@ pub trait Consumer: Sized + 'static {
     /// # Errors
     /// When nothing of the batch was done, and what the broker does about it.
     fn persist_after(&mut self, batch: &Batch<'_>) -> Result<Done, Failure>;
+}
+
+/// Turns events into requests, which the broker signs and delivers. Give the type to [`webhook!`](crate::webhook).
+///
+/// ```
+/// use penstock_plugin_sdk::{Batch, Event, Failure, FailureKind, Header, HttpRequest, Webhook};
+///
+/// /// Sends one line of text for each message.
+/// struct Lines {
+///     url: String,
+/// }
+///
+/// impl Webhook for Lines {
+///     fn new(config: &str) -> Result<Self, String> {
+///         // A real plugin reads JSON with serde_json.
+///         let url = config.split('"').find(|part| part.starts_with("https://"));
+///         Ok(Self { url: url.unwrap_or_default().to_owned() })
+///     }
+///
+///     fn render(&mut self, event: Event, batch: &Batch<'_>, _uids: &[String]) -> Result<Vec<HttpRequest>, Failure> {
+///         if event != Event::MessageNotify {
+///             // Nothing to deliver: the event is done.
+///             return Ok(Vec::new());
+///         }
+///         if self.url.is_empty() {
+///             let message = "config: give a url".to_owned();
+///             return Err(Failure { kind: FailureKind::Retry, after_ms: 60_000, message });
+///         }
+///         let lines = batch.messages().map(|message| format!("{} writes\n", message.sender()));
+///         Ok(vec![HttpRequest {
+///             method: "POST".to_owned(),
+///             url: self.url.clone(),
+///             headers: vec![Header { name: "content-type".to_owned(), value: "text/plain".to_owned() }],
+///             body: lines.collect::<String>().into_bytes(),
+///         }])
+///     }
+/// }
+///
+/// penstock_plugin_sdk::webhook!(Lines);
+/// # fn main() {
+/// let lines = Lines::new(r#"{"url":"https://hooks.example/lines"}"#).unwrap();
+/// assert_eq!(lines.url, "https://hooks.example/lines");
+/// # }
+/// ```
+pub trait Webhook: Sized + 'static {
+    /// Made once for each instance, of the configuration of the binding: JSON text.
+    ///
+    /// # Errors
+    /// When the configuration is wrong; the text is shown to the operator.
+    fn new(config: &str) -> Result<Self, String>;
+
+    /// The requests for a batch of one event, in the order in which they are delivered. The same batch comes again when a delivery
+    /// failed, and must give the same requests: a receiver knows them by their ids, which are the same then.
+    ///
+    /// # Errors
+    /// When there are none, and what the broker does about it.
+    fn render(
+        &mut self,
+        event: Event,
+        batch: &Batch<'_>,
+        uids: &[String],
+    ) -> Result<Vec<HttpRequest>, Failure>;
 }
 
 /// Begins an instance: from now on a panic is a line of the log before it ends the instance.
@@ -68,6 +131,23 @@ pub fn judged(filter: &mut impl Filter, arena: &[u8], index: &[u32]) -> (Vec<u8>
 pub fn consumed(consumer: &mut impl Consumer, arena: &[u8], index: &[u32]) -> Result<Done, Failure> {
     let batch = Batch::parse(arena, index).unwrap_or_else(|error| panic!("{error}"));
     consumer.persist_after(&batch)
+}
+
+/// Answers a call of `webhook`.
+///
+/// # Errors
+/// What the plugin says.
+///
+/// # Panics
+/// When the frame is not whole.
+pub fn rendered(
+    webhook: &mut impl Webhook,
+    event: Event,
+    (arena, index): (&[u8], &[u32]),
+    uids: &[String],
+) -> Result<Vec<HttpRequest>, Failure> {
+    let batch = Batch::parse(arena, index).unwrap_or_else(|error| panic!("{error}"));
+    webhook.render(event, &batch, uids)
 }
 
 /// Embeds the `plugin.toml` beside the `Cargo.toml` of the plugin.
@@ -159,6 +239,51 @@ macro_rules! consumer {
 
             $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
             $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
+        };
+    };
+}
+
+/// Makes a component of a [`Webhook`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it only
+/// checks that the type is a webhook.
+#[macro_export]
+macro_rules! webhook {
+    ($plugin:ty) => {
+        $crate::manifest!();
+
+        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Webhook>::new;
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            std::thread_local! {
+                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
+            }
+
+            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
+                fn init(config: String) -> Result<(), String> {
+                    let plugin = $crate::bindings::started(<$plugin as $crate::Webhook>::new, &config)?;
+                    PLUGIN.set(Some(plugin));
+                    Ok(())
+                }
+            }
+
+            impl $crate::bindings::webhook::exports::penstock::plugin::webhook::Guest for Component {
+                fn render(
+                    event: $crate::Event,
+                    arena: Vec<u8>,
+                    index: Vec<u32>,
+                    uids: Vec<String>,
+                ) -> Result<Vec<$crate::HttpRequest>, $crate::Failure> {
+                    PLUGIN.with_borrow_mut(|plugin| {
+                        let plugin = plugin.as_mut().expect("init comes before every call");
+                        $crate::bindings::rendered(plugin, event, (&arena, &index), &uids)
+                    })
+                }
+            }
+
+            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::webhook::export_webhook!(Component with_types_in $crate::bindings::webhook);
         };
     };
 }

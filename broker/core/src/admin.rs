@@ -186,6 +186,18 @@ pub enum LettersAsk {
         /// Which.
         name: LetterName,
     },
+    /// Hands committed messages to a webhook once more, from `from` on: up to `through`, or as many as one delivery holds. How far
+    /// it came is answered.
+    Range {
+        /// The binding.
+        binding: Arc<str>,
+        /// The channel of the messages.
+        channel: ChannelKey,
+        /// First position.
+        from: Seq,
+        /// Last position.
+        through: Seq,
+    },
     /// Removes some, at most 1,000.
     Drop {
         /// The binding.
@@ -316,6 +328,11 @@ pub enum Answer {
         keys: Vec<PluginKey>,
         /// Where the list goes on; none at its end.
         next: Option<KeyPlace>,
+    },
+    /// Messages were handed out once more.
+    Replayed {
+        /// The last of them.
+        through: Seq,
     },
     /// Readiness.
     Ready(Readiness),

@@ -98,6 +98,10 @@ pub struct Limits {
     pub sessions_per_uid: usize,
     /// Hook cursors: how often a moved cursor is stored (M-6: within 1 s).
     pub cursor_interval: Duration,
+    /// Webhooks: pause after the first failed attempt; doubles with each one.
+    pub webhook_pause_first: Duration,
+    /// Webhooks: longest pause, also when the endpoint wants a longer one.
+    pub webhook_pause_max: Duration,
     /// Shard: events held back behind loads (M-13).
     pub held_max: usize,
     /// Member ids of one command.
@@ -152,6 +156,8 @@ impl Default for Limits {
             touch_interval: Duration::from_secs(10),
             sessions_per_uid: 256,
             cursor_interval: Duration::from_secs(1),
+            webhook_pause_first: Duration::from_secs(1),
+            webhook_pause_max: Duration::from_secs(3_600),
             held_max: 65_536,
             command_uids_max: 1_000,
             history_bytes_max: 8 << 20,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 pub const USAGE: &str = "\
 penstock plugin: write a plugin, try it, and bring it to a broker. Run it within the plugin's folder.
 
-  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after]
-      Makes the folder NAME with a plugin that works, fixtures for it, and a README. persist-after is for Rust.
+  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after|webhook]
+      Makes the folder NAME with a plugin that works, fixtures for it, and a README. persist-after and webhook are for Rust.
   penstock plugin build
       Builds NAME.wasm and says what it is.
   penstock plugin check [--against URL]
@@ -27,6 +27,10 @@ penstock plugin: write a plugin, try it, and bring it to a broker. Run it within
       Lets the versions run again that the broker quarantined because they kept failing: all, or this one.
   penstock plugin bind [ID] | unbind [ID]
       Makes or changes the binding of binding.toml; removes a binding.
+  penstock plugin enable [ID] | disable [ID]
+      Has a binding that follows channels go on where it stopped; stops it, without losing its place.
+  penstock plugin replay [ID] --channel CHANNEL --type KIND --from SEQ --to SEQ
+      Has a webhook deliver committed messages once more.
   penstock plugin status [NAME] [--json]
       Says what runs, what is bound, and what it costs. Outside of a plugin's folder: of all plugins.
   penstock plugin logs [BINDING] [--follow]
@@ -71,6 +75,12 @@ pub enum Action {
     Bind,
     /// Remove a binding.
     Unbind,
+    /// Have a binding go on.
+    Enable,
+    /// Stop it.
+    Disable,
+    /// Have a webhook deliver messages once more.
+    Replay,
     /// Say what runs.
     Status,
     /// Show what it logged.
@@ -138,6 +148,22 @@ const COMMANDS: &[Known] = &[
     known("remove", Action::Remove, 1, OF_A_SERVER),
     known("bind", Action::Bind, 1, OF_A_SERVER),
     known("unbind", Action::Unbind, 1, OF_A_SERVER),
+    known("enable", Action::Enable, 1, OF_A_SERVER),
+    known("disable", Action::Disable, 1, OF_A_SERVER),
+    known(
+        "replay",
+        Action::Replay,
+        1,
+        &[
+            "--dir",
+            "--channel",
+            "--type",
+            "--from",
+            "--to",
+            "--server",
+            "--api-key",
+        ],
+    ),
     known(
         "status",
         Action::Status,
@@ -200,6 +226,14 @@ pub struct Options {
     pub all: bool,
     /// Calls that are measured.
     pub calls: Option<u32>,
+    /// A channel.
+    pub channel: Option<String>,
+    /// The kind of it.
+    pub kind: Option<u8>,
+    /// The first of a range of positions.
+    pub from: Option<u64>,
+    /// The last one.
+    pub to: Option<u64>,
 }
 
 /// What was asked.
@@ -244,6 +278,9 @@ pub enum Error {
     /// Not a share.
     #[error("--canary {0}: a whole number from 0 to 100, per cent of the channels")]
     Canary(String),
+    /// Not a number.
+    #[error("{0} {1}: a whole number")]
+    Number(String, String),
     /// Not a number of calls.
     #[error("--calls {0}: a whole number from 1")]
     Calls(String),
@@ -302,6 +339,10 @@ impl Command {
     }
 }
 
+fn number<N: std::str::FromStr>(name: &str, value: String) -> Result<N, Error> {
+    value.parse().map_err(|_| Error::Number(name.to_owned(), value))
+}
+
 impl Options {
     fn set(
         &mut self,
@@ -336,6 +377,10 @@ impl Options {
                 let calls = value.parse().ok().filter(|calls| *calls > 0);
                 self.calls = Some(calls.ok_or(Error::Calls(value))?);
             }
+            "--channel" => self.channel = Some(value),
+            "--type" => self.kind = Some(number(name, value)?),
+            "--from" => self.from = Some(number(name, value)?),
+            "--to" => self.to = Some(number(name, value)?),
             "--digest" => self.digest = Some(value),
             // The only one that is left.
             _ => {

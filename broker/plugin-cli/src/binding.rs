@@ -17,6 +17,10 @@ const DEADLINE: Duration = Duration::from_millis(200);
 /// Attempts before a message is given up when the binding does not say so: what the broker makes.
 const ATTEMPTS_MAX: u32 = 10;
 
+/// The same for webhooks.
+const WEBHOOK_DEADLINE: Duration = Duration::from_secs(15);
+const WEBHOOK_ATTEMPTS_MAX: u32 = 0;
+
 /// A binding.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Binding {
@@ -86,10 +90,15 @@ impl Binding {
     /// Whether a binding that the broker shows is this one. What is not said here is what it is unless it is said; a field that
     /// neither this command nor the file knows is not compared.
     pub(crate) fn is(&self, shown: &Value) -> bool {
+        let (deadline, attempts_max) = if self.hook() == Some("webhook") {
+            (WEBHOOK_DEADLINE, WEBHOOK_ATTEMPTS_MAX)
+        } else {
+            (DEADLINE, ATTEMPTS_MAX)
+        };
         let usual = [
-            ("attempts_max", json!(ATTEMPTS_MAX)),
+            ("attempts_max", json!(attempts_max)),
             ("config", json!({})),
-            ("deadline_ms", json!(DEADLINE.as_millis() as u64)),
+            ("deadline_ms", json!(deadline.as_millis() as u64)),
             ("grants", json!([])),
             ("on_error", json!("reject")),
             ("priority", json!(0)),

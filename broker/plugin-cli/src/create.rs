@@ -19,7 +19,7 @@ const VENDORED_CONTRACT: &str = "vendor/wit/v1";
 const VENDORED_SDK: &str = "vendor/penstock-plugin-sdk";
 
 /// Hooks that templates answer: the first unless it is said, which every language has.
-const HOOKS: [&str; 2] = [FIRST_HOOK, "persist-after"];
+const HOOKS: [&str; 3] = [FIRST_HOOK, "persist-after", "webhook"];
 const FIRST_HOOK: &str = "before-send";
 /// The folder of fixtures, which belong to one hook.
 const FIXTURES: &str = "fixtures/";
@@ -256,9 +256,9 @@ mod tests {
                 .map(|(path, _)| path.display().to_string())
                 .collect())
         };
-        let (filter, consumer) = (paths("before-send")?, paths("persist-after")?);
+        let (filter, consumer, webhook) = (paths("before-send")?, paths("persist-after")?, paths("webhook")?);
         for shared in ["Cargo.toml", "src/lib.rs", "plugin.toml"] {
-            for paths in [&filter, &consumer] {
+            for paths in [&filter, &consumer, &webhook] {
                 assert_eq!(paths.iter().filter(|path| *path == shared).count(), 1, "{shared}");
             }
         }
@@ -270,6 +270,10 @@ mod tests {
                 .collect()
         };
         assert_eq!(fixtures(&consumer), ["fixtures/tags.json"]);
+        assert_eq!(
+            fixtures(&webhook),
+            ["fixtures/lines.json", "fixtures/no-url.json"]
+        );
         assert!(!fixtures(&filter).contains(&"fixtures/tags.json".to_owned()));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `penstock plugin promote`, `rollback`, `release`, `remove`, `bind` and `unbind`.
+//! `penstock plugin promote`, `rollback`, `release`, `remove`, `bind`, `unbind`, `enable`, `disable` and `replay`.
 
 use crate::api::{Api, check_name};
 use crate::arguments::Options;
@@ -94,6 +94,57 @@ pub(crate) fn bind(options: &Options, out: &mut dyn Write) -> Result<()> {
 
 /// Removes a binding: the one that was named, or that of the folder.
 pub(crate) fn unbind(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let id = binding(options)?;
+    Api::of(options)?.delete(&format!("/v1/bindings/{id}"))?;
+    writeln!(out, "unbound    {id}")?;
+    Ok(())
+}
+
+/// Has a binding go on where it stopped.
+pub(crate) fn enable(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let id = binding(options)?;
+    Api::of(options)?.post(&format!("/v1/bindings/{id}/enable"), &json!({}))?;
+    writeln!(out, "enabled    {id}")?;
+    Ok(())
+}
+
+/// Stops it.
+pub(crate) fn disable(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let id = binding(options)?;
+    Api::of(options)?.post(&format!("/v1/bindings/{id}/disable"), &json!({}))?;
+    writeln!(out, "disabled   {id}")?;
+    Ok(())
+}
+
+/// Has a webhook deliver a range of messages once more, one delivery after the other.
+pub(crate) fn replay(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let id = binding(options)?;
+    let api = Api::of(options)?;
+    let channel = options
+        .channel
+        .as_deref()
+        .context("--channel CHANNEL: whose messages")?;
+    let kind = options
+        .kind
+        .context("--type KIND: 1 for two persons, 2 for a group")?;
+    let mut from = options.from.context("--from SEQ: the first position")?;
+    let to = options.to.context("--to SEQ: the last position")?;
+    loop {
+        let range = json!({ "channel_id": channel, "channel_type": kind, "from": from, "to": to });
+        let answer = api.post(&format!("/v1/bindings/{id}/replay"), &range)?;
+        let through = answer["through"]
+            .as_u64()
+            .context("the answer names no position")?;
+        writeln!(out, "delivered  {from} to {through}")?;
+        if through >= to || through < from {
+            return Ok(());
+        }
+        from = through + 1;
+    }
+}
+
+/// The binding that was named, or that of the folder.
+fn binding(options: &Options) -> Result<String> {
     let id = match &options.word {
         Some(id) => id.clone(),
         None => {
@@ -101,10 +152,7 @@ pub(crate) fn unbind(options: &Options, out: &mut dyn Write) -> Result<()> {
             Binding::of(options, &manifest, None)?.map_or(manifest.name, |binding| binding.id)
         }
     };
-    let id = check_name(&id)?;
-    Api::of(options)?.delete(&format!("/v1/bindings/{id}"))?;
-    writeln!(out, "unbound    {id}")?;
-    Ok(())
+    Ok(check_name(&id)?.to_owned())
 }
 
 /// The broker, and the plugin that was named or whose folder this is.

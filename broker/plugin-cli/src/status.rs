@@ -176,9 +176,45 @@ fn bound(binding: &Value, here: &Value, text: &mut String) {
         binding["priority"],
         binding["deadline_ms"]
     );
+    if let Some(by) = binding["disabled"]["by"].as_str() {
+        let since = moment(binding["disabled"]["since_ms"].as_u64().unwrap_or_default());
+        let why = match by {
+            "gone" => "its endpoint answered 410 Gone",
+            _ => "by an operator",
+        };
+        let _ = writeln!(
+            text,
+            "    disabled since {since}: {why}; `penstock plugin enable {id}` has it go on where it stopped"
+        );
+    }
     for state in with(here, "binding", id) {
         let _ = writeln!(text, "    {}", version(state));
+        endpoint(&state["endpoint"], text);
     }
+}
+
+/// Where a webhook delivers to, and how that goes.
+fn endpoint(endpoint: &Value, text: &mut String) {
+    if endpoint.is_null() {
+        return;
+    }
+    if let Some(why) = endpoint["unusable"].as_str() {
+        let _ = writeln!(text, "    endpoint: nothing is delivered: {why}");
+        return;
+    }
+    let number = |name: &str| endpoint[name].as_u64().unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "    endpoint {}: breaker {}, {} requests taken, {} not, {} deliveries under way{}",
+        endpoint["place"].as_str().unwrap_or_default(),
+        endpoint["breaker"].as_str().unwrap_or_default(),
+        number("taken"),
+        number("not_taken"),
+        number("waiting"),
+        endpoint["last_failure"]
+            .as_str()
+            .map_or_else(String::new, |why| format!("; last: {why}"))
+    );
 }
 
 /// One version on the node that was asked.

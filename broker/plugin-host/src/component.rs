@@ -40,11 +40,18 @@ pub enum Hook {
     BeforeSendTyped,
     /// `persist-after`.
     PersistAfter,
+    /// `webhook`.
+    Webhook,
 }
 
 impl Hook {
     /// The hooks that this broker calls.
-    pub const ALL: [Hook; 3] = [Hook::BeforeSend, Hook::BeforeSendTyped, Hook::PersistAfter];
+    pub const ALL: [Hook; 4] = [
+        Hook::BeforeSend,
+        Hook::BeforeSendTyped,
+        Hook::PersistAfter,
+        Hook::Webhook,
+    ];
 
     /// The interface that the component exports.
     #[must_use]
@@ -53,6 +60,7 @@ impl Hook {
             Hook::BeforeSend => "before-send",
             Hook::BeforeSendTyped => "before-send-typed",
             Hook::PersistAfter => "persist-after",
+            Hook::Webhook => "webhook",
         }
     }
 
@@ -62,6 +70,7 @@ impl Hook {
         match self {
             Hook::BeforeSend | Hook::BeforeSendTyped => "before-send",
             Hook::PersistAfter => "persist-after",
+            Hook::Webhook => "webhook",
         }
     }
 }

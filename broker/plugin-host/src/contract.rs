@@ -8,6 +8,8 @@ pub(crate) type SharedFrame = (Arc<Vec<u8>>, Arc<Vec<u32>>);
 pub(crate) type FlatFunction = TypedFunc<SharedFrame, ((Vec<u8>, Vec<u32>),)>;
 pub(crate) type TypedFunction = TypedFunc<(Vec<Outgoing>,), (Vec<TypedVerdict>,)>;
 pub(crate) type PersistFunction = TypedFunc<SharedFrame, (Result<Done, GuestFailure>,)>;
+pub(crate) type RenderFunction =
+    TypedFunc<(Event, Arc<Vec<u8>>, Arc<Vec<u32>>, Vec<String>), (Result<Vec<GuestRequest>, GuestFailure>,)>;
 pub(crate) type InitFunction = TypedFunc<(String,), (Result<(), String>,)>;
 
 /// A message of `before-send-typed`.
@@ -87,6 +89,36 @@ pub(crate) struct Value {
     pub(crate) value: Vec<u8>,
     #[component(name = "ttl-ms")]
     pub(crate) ttl_ms: u64,
+}
+
+/// What a webhook is about.
+#[derive(Clone, Copy, ComponentType, Lower)]
+#[component(enum)]
+#[repr(u8)]
+#[expect(dead_code, reason = "the contract has them all")]
+pub(crate) enum Event {
+    #[component(name = "message-notify")]
+    MessageNotify,
+    #[component(name = "message-offline")]
+    MessageOffline,
+    #[component(name = "user-online-status")]
+    UserOnlineStatus,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct GuestHeader {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct GuestRequest {
+    pub(crate) method: String,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<GuestHeader>,
+    pub(crate) body: Vec<u8>,
 }
 
 #[derive(Clone, Copy, ComponentType, Lift)]

@@ -1,9 +1,10 @@
 //! One guest: a store, its instance, the functions that are called.
 
+use crate::chance::{jittered, seed_of};
 use crate::component::{Hook, Inspected, KV, never_waits};
 use crate::contract::{
-    Done, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction, SharedFrame,
-    TypedFunction,
+    Done, Event, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction,
+    RenderFunction, SharedFrame, TypedFunction,
 };
 use crate::engine::{Ticker, ticks};
 use crate::frame::{self, Frame};
@@ -13,6 +14,7 @@ use crate::limits::{Limits, Watch};
 use crate::manifest::InstancePolicy;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
+use crate::requests;
 use crate::status::Board;
 use crate::typed;
 use bytes::Bytes;
@@ -21,7 +23,6 @@ use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Draft, Message};
 use penstock_core::types::{ChannelKey, Incarnation};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use wasmtime::component::{
     Component, ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc,
@@ -63,6 +64,7 @@ struct Exports {
     flat: Option<ComponentExportIndex>,
     typed: Option<ComponentExportIndex>,
     persist: Option<ComponentExportIndex>,
+    render: Option<ComponentExportIndex>,
 }
 
 impl Prepared {
@@ -92,6 +94,7 @@ impl Prepared {
                 flat: function(component, Hook::BeforeSend.interface(), "handle"),
                 typed: function(component, Hook::BeforeSendTyped.interface(), "handle"),
                 persist: function(component, Hook::PersistAfter.interface(), "handle"),
+                render: function(component, Hook::Webhook.interface(), "render"),
             },
             limits: inspected.manifest.limits(),
             per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
@@ -134,6 +137,7 @@ pub(crate) struct Guest {
     flat: Option<FlatFunction>,
     typed: Option<TypedFunction>,
     persist: Option<PersistFunction>,
+    render: Option<RenderFunction>,
     /// Room of the last frame.
     room: SharedFrame,
     calls_left: u32,
@@ -178,6 +182,12 @@ impl Guest {
             exports.persist.as_ref(),
             Hook::PersistAfter.interface(),
         )?;
+        let render = typed_function(
+            &mut store,
+            &instance,
+            exports.render.as_ref(),
+            Hook::Webhook.interface(),
+        )?;
         let init: Option<InitFunction> =
             typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
         if let Some(init) = init {
@@ -195,6 +205,7 @@ impl Guest {
             flat,
             typed,
             persist,
+            render,
             room: SharedFrame::default(),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
@@ -229,6 +240,7 @@ impl Guest {
                 incarnation,
                 messages,
             } => self.persist_after(&call.channel, *incarnation, messages),
+            Work::Webhook { window, messages } => self.render(&call.channel, window.incarnation, messages),
         });
         let memory = self.store.data().watch.memory;
         Ended {
@@ -300,17 +312,41 @@ impl Guest {
         let Some(function) = self.persist else {
             return Err(Failed::Call(Failure::NotReady));
         };
+        let frame = self.committed(channel, incarnation, messages);
+        let (result,) = self.run(&function, frame)?;
+        match result {
+            Ok(done) => self.done(done, messages.len()),
+            Err(failure) => Err(self.failure("persist-after", &failure)),
+        }
+    }
+
+    fn render(&mut self, channel: &ChannelKey, incarnation: Incarnation, messages: &[Message]) -> Returned {
+        let Some(function) = self.render else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        let (arena, index) = self.committed(channel, incarnation, messages);
+        let (result,) = self.run(&function, (Event::MessageNotify, arena, index, Vec::new()))?;
+        match result {
+            Ok(requests) => requests::checked(requests)
+                .map(Answer::Requests)
+                .map_err(|why| self.bad(&why)),
+            Err(failure) => Err(self.failure("webhook", &failure)),
+        }
+    }
+
+    /// The frame of committed messages, at the moment of the first of them.
+    fn committed(
+        &mut self,
+        channel: &ChannelKey,
+        incarnation: Incarnation,
+        messages: &[Message],
+    ) -> SharedFrame {
         let first = messages.first();
         self.moment(
             first.map_or(0, |message| message.stamp_ms),
             first.map_or(0, |message| message.id.0.cast_unsigned()),
         );
-        let frame = self.frame(|frame| frame.fill_committed(channel, incarnation, messages));
-        let (result,) = self.run(&function, frame)?;
-        match result {
-            Ok(done) => self.done(done, messages.len()),
-            Err(failure) => Err(self.failure(&failure)),
-        }
+        self.frame(|frame| frame.fill_committed(channel, incarnation, messages))
     }
 
     fn done(&self, done: Done, messages: usize) -> Returned {
@@ -348,8 +384,8 @@ impl Guest {
         })
     }
 
-    fn failure(&self, failure: &GuestFailure) -> Failed {
-        self.log("warn", format!("persist-after failed: {}", failure.message));
+    fn failure(&self, hook: &str, failure: &GuestFailure) -> Failed {
+        self.log("warn", format!("{hook} failed: {}", failure.message));
         let after = (failure.after_ms > 0).then(|| Duration::from_millis(u64::from(failure.after_ms)));
         match failure.kind {
             FailureKind::Poison => Failed::Poison,
@@ -473,25 +509,4 @@ fn start_failed(store: &Store<State>, error: &wasmtime::Error) -> Refused {
         ),
         _ => format!("{error:#}"),
     })
-}
-
-/// FNV-1a over the number that the client gave the message, and the time: the same for a replay of it.
-fn seed_of(number: &[u8], wall_ms: u64) -> u64 {
-    number
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325 ^ wall_ms, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
-}
-
-/// Between 0.8 and 1.2 of this, so that instances made together are not replaced together: multiples of the golden ratio lie far
-/// from those before them.
-fn jittered(calls: u32) -> u32 {
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    const GOLDEN: u32 = 0x9e37_79b9;
-    let place = MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(GOLDEN);
-    let share = 800 + u64::from(place) * 400 / u64::from(u32::MAX);
-    u32::try_from(u64::from(calls) * share / 1_000)
-        .unwrap_or(u32::MAX)
-        .max(1)
 }

@@ -14,6 +14,7 @@
 //! Which binding runs when, in which order, and what a failure means: the core decides that.
 
 mod cache;
+mod chance;
 mod component;
 mod contract;
 mod engine;
@@ -27,6 +28,7 @@ mod manifest;
 mod packages;
 mod patience;
 mod refused;
+mod requests;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -87,11 +87,12 @@ penstock: a message broker for chat, notifications, live rooms and events
   penstock config default | markdown
       Prints every key with its default and meaning: as a configuration file, or as the reference page.
   penstock key
-      Makes an API key and the hash of it for the configuration.
+      Makes an API key and the hash of it for the configuration, and a secret for webhooks.
   penstock bench --target URL --mode person|group|fanout|idle|login [OPTION VALUE …]
   penstock bench floor | --help
       Drives a WKProto server and verifies what it delivers; measures the limits of this machine; lists the options.
-  penstock plugin new|build|check|test|deploy|promote|rollback|bind|unbind|status|logs|remove|help
+  penstock plugin new|build|check|test|deploy|promote|rollback|bind|unbind|enable|disable|replay|status|logs|
+                  dlq|remove|help
       Makes a plugin, tries it under the limits of production, and brings it to a broker.
   penstock version | help";
 

@@ -14,6 +14,16 @@ pub fn new_api_key() -> Result<(String, String), getrandom::Error> {
     Ok((key, digest))
 }
 
+/// A new secret for webhooks, of 256 bits.
+///
+/// # Errors
+/// When the system gives no random bytes.
+pub fn new_webhook_secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0_u8; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(penstock_egress::Secret::text_of(&bytes))
+}
+
 /// A random number that is not 0.
 ///
 /// # Errors

@@ -43,8 +43,11 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Key => {
             let (key, digest) = penstock::keys::new_api_key().context("the system gives no random bytes")?;
+            let secret = penstock::keys::new_webhook_secret().context("the system gives no random bytes")?;
             out(&format!(
-                "API key, for your back end: {key}\nFor the configuration:\n\n[auth]\napi_key_sha256 = \"{digest}\""
+                "API key, for your back end: {key}\nFor the configuration:\n\n[auth]\napi_key_sha256 = \"{digest}\"\n\n\
+                 If you need one, a secret that webhooks are signed with, for the configuration and for who receives them:\n\n\
+                 [webhooks.secrets]\nNAME = [\"{secret}\"]"
             ))
         }
         Command::PluginCompile { source, code } => {

@@ -140,7 +140,7 @@ impl Running {
             frames: settings.gateway.outbound_frames_max,
         };
         let connections = Arc::new(Connections::new(limits));
-        let plugins = Plugins::start(&settings.data_dir, settings.plugins_inline);
+        let plugins = Plugins::start(settings);
         let plugins = Arc::new(plugins.context("the plugin host")?);
         let surroundings = Surroundings {
             clients: Arc::new(GatewayClients(Arc::clone(&connections))),

@@ -113,7 +113,7 @@ impl Cluster {
                     network: Arc::clone(&network),
                 }),
                 fatal: Arc::clone(&failed) as Arc<dyn Fatal>,
-                plugins: Arc::new(Plugins::start(&settings.data_dir, settings.plugins_inline)?),
+                plugins: Arc::new(Plugins::start(&settings)?),
             };
             let started = Arc::new(node::start(
                 &settings,

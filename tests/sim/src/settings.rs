@@ -146,6 +146,9 @@ fn limits(rng: &mut Rng) -> Limits {
         cursor_interval: rng.pick(&[milliseconds(50), seconds(1)]),
         command_uids_max: rng.pick(&[2, 5, 1_000]),
         history_bytes_max: rng.pick(&[400, 8 << 20]),
+        // What is over must be seen to be over at the end of a run: long pauses would outlast it.
+        webhook_pause_first: rng.pick(&[milliseconds(50), milliseconds(500)]),
+        webhook_pause_max: rng.pick(&[seconds(1), seconds(5)]),
         ..Limits::default()
     };
     // A heartbeat every two ticks and an election after ten: the ratio of production, sometimes slower.

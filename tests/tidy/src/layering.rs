@@ -8,6 +8,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("broker/wire", &[]),
     ("broker/core", &["penstock-wire"]),
     ("broker/store", &["penstock-core", "penstock-wire"]),
+    ("broker/egress", &[]),
     ("broker/net", &["penstock-core", "penstock-wire"]),
     ("broker/plugin-host", &["penstock-core", "penstock-wire"]),
     ("broker/plugin-cli", &["penstock-core", "penstock-plugin-host"]),
@@ -17,6 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &[
             "penstock-bench",
             "penstock-core",
+            "penstock-egress",
             "penstock-net",
             "penstock-plugin-cli",
             "penstock-plugin-host",
@@ -56,9 +58,11 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("quinn", &["broker/net"]),
     ("raft", &["broker/core"]),
     ("rocksdb", &["broker/store"]),
+    ("rustls", &["broker/egress"]),
     (
         "tokio",
         &[
+            "broker/egress",
             "broker/net",
             "broker/plugin-host",
             "broker/bench",

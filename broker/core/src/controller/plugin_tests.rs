@@ -1,5 +1,7 @@
 //! Rollouts and bindings: compare-and-set, order of steps, bounds.
 
+mod disabled;
+
 use super::*;
 use crate::plugins::{
     Artifact, BINDINGS_MAX, Binding, Change, Digest, Hook, OnError, PLUGINS_MAX, PlacedReport, Policy,
@@ -191,6 +193,7 @@ pub(super) fn binding(id: &str) -> Binding {
         start: None,
         attempts_max: 5,
         exact: false,
+        patience: Duration::from_secs(60),
         inline: true,
     }
 }

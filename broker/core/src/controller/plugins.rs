@@ -8,8 +8,8 @@ use super::rows;
 use super::view::node_id;
 use crate::codec::encode;
 use crate::plugins::{
-    BINDINGS_MAX, PLUGINS_MAX, QUARANTINED_MAX, REGISTRY_BYTES_MAX, REPORT_BYTES_MAX, Refused as Why,
-    ReportState,
+    BINDINGS_MAX, DisabledBy, Hook, PLUGINS_MAX, QUARANTINED_MAX, REGISTRY_BYTES_MAX, REPORT_BYTES_MAX,
+    Refused as Why, ReportState,
 };
 use crate::replicated::{Overlay, Rejection};
 use crate::rows::Key;
@@ -38,6 +38,8 @@ pub(super) fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<Optio
             | Body::PluginRelease(_)
             | Body::PutBinding(_)
             | Body::RemoveBinding(_)
+            | Body::DisableBinding(_)
+            | Body::EnableBinding(_)
     );
     if !about_plugins {
         return Ok(None);
@@ -59,6 +61,8 @@ pub(super) fn run(command: &v1::Command, rows: &mut Overlay<'_>) -> Result<Optio
         Body::PluginRelease(release) => desk.release(release)?,
         Body::PutBinding(put) => desk.bind(command.wall_ms, put)?,
         Body::RemoveBinding(remove) => desk.unbind(remove)?,
+        Body::DisableBinding(disable) => desk.disable(command.wall_ms, disable)?,
+        Body::EnableBinding(enable) => desk.enable(enable)?,
         _ => return Err(MALFORMED),
     }
     let sums = desk.sums;
@@ -273,6 +277,7 @@ impl Desk<'_, '_> {
             return Err(Why::Changed.into());
         }
         wanted.revision = self.sums.revision;
+        wanted.disabled = None;
         if let Some(present) = present {
             if (&present.plugin, present.hook) != (&wanted.plugin, wanted.hook) {
                 return Err(Why::Fixed.into());
@@ -280,6 +285,8 @@ impl Desk<'_, '_> {
             let same = present.config == wanted.config && present.grants == wanted.grants;
             wanted.incarnation = present.incarnation;
             wanted.generation = present.generation + u64::from(!same);
+            // Another configuration may name another endpoint: it is tried.
+            wanted.disabled = present.disabled.filter(|_| same);
             // Where it began is history.
             wanted.start = present.start;
         } else {
@@ -294,6 +301,42 @@ impl Desk<'_, '_> {
             wanted.start = wanted.start.or(Some(Start::StartMs(wall_ms)));
         }
         self.put(key, encode(&wanted))
+    }
+
+    /// A node may say it late: what counts is the creation and the configuration that it speaks of.
+    fn disable(&mut self, wall_ms: u64, disable: &v1::DisableBinding) -> Result<(), Refused> {
+        if DisabledBy::of(disable.by).is_none() {
+            return Err(MALFORMED);
+        }
+        let key = rows::binding(&disable.id);
+        let mut present = read::<v1::Binding>(self.rows, &key)?.ok_or(Why::NoBinding)?;
+        if !Hook::of(present.hook).is_some_and(Hook::follows) {
+            return Err(Why::NotFollowing.into());
+        }
+        let named = (disable.incarnation, disable.generation);
+        if (present.incarnation, present.generation) != named || present.disabled.is_some() {
+            return Err(Why::Known.into());
+        }
+        present.disabled = Some(v1::BindingDisabled {
+            by: disable.by,
+            since_ms: wall_ms,
+        });
+        present.revision = self.sums.revision;
+        // A few bytes, and never refused: an endpoint that is gone is to be left alone.
+        self.put_always(key, encode(&present))
+    }
+
+    fn enable(&mut self, enable: &v1::EnableBinding) -> Result<(), Refused> {
+        let key = rows::binding(&enable.id);
+        let mut present = read::<v1::Binding>(self.rows, &key)?.ok_or(Why::NoBinding)?;
+        if present.revision != enable.expected_revision {
+            return Err(Why::Changed.into());
+        }
+        if present.disabled.take().is_none() {
+            return Err(Why::NotDisabled.into());
+        }
+        present.revision = self.sums.revision;
+        self.put(key, encode(&present))
     }
 
     fn unbind(&mut self, remove: &v1::RemoveBinding) -> Result<(), Refused> {

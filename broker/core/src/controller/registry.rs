@@ -5,9 +5,10 @@ use super::rows;
 use super::view::node_id;
 use crate::codec::{Corrupt, decode, encode_command};
 use crate::plugins::{
-    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, Consequence, DEADLINE, Digest, FACTS_BYTES_MAX,
-    FAILURES, Failure, Hook, NAME_BYTES_MAX, OnError, Pattern, PlacedReport, PlacedTrip, Plugin, Policy,
-    Proposal, Quarantine, Registry, Report, ReportState, Rollout, Selector, StartAt, Trip,
+    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, Consequence, DEADLINE, Digest, Disabled, DisabledBy,
+    FACTS_BYTES_MAX, FAILURES, Failure, Hook, NAME_BYTES_MAX, OnError, PATIENCE, Pattern, PlacedReport,
+    PlacedTrip, Plugin, Policy, Proposal, Quarantine, Registry, Report, ReportState, Rollout, Selector,
+    StartAt, Trip,
 };
 use crate::types::{NodeId, Uid};
 use bytes::Bytes;
@@ -66,6 +67,24 @@ pub fn change_registry(wall_ms: u64, change: &Change, nodes: Nodes<'_>) -> Bytes
             expected_revision,
         } => Body::PutBinding(v1::PutBinding {
             binding: Some(stored_binding(binding)),
+            expected_revision: *expected_revision,
+        }),
+        Change::Disable {
+            id,
+            incarnation,
+            generation,
+            by,
+        } => Body::DisableBinding(v1::DisableBinding {
+            id: id.to_string(),
+            incarnation: *incarnation,
+            generation: *generation,
+            by: *by as u32,
+        }),
+        Change::Enable {
+            id,
+            expected_revision,
+        } => Body::EnableBinding(v1::EnableBinding {
+            id: id.to_string(),
             expected_revision: *expected_revision,
         }),
         Change::Unbind {
@@ -198,6 +217,8 @@ fn stored_binding(binding: &Binding) -> v1::Binding {
         incarnation: 0,
         generation: 0,
         off_shard: !binding.inline,
+        patience_s: u32::try_from(binding.patience.as_secs()).unwrap_or(u32::MAX),
+        disabled: None,
     }
 }
 
@@ -223,6 +244,7 @@ pub(super) fn check_binding(binding: &v1::Binding) -> Result<(), Refused> {
     let read = read_binding(binding)?;
     let whole = read.selector.is_bounded()
         && DEADLINE.contains(&read.deadline)
+        && (read.hook != Hook::Webhook || PATIENCE.contains(&read.patience))
         && read.config.len() + read.grants.len() <= CONFIG_BYTES_MAX
         && binding.on_error.len() <= FAILURES.len();
     if whole { Ok(()) } else { Err(MALFORMED) }
@@ -345,6 +367,14 @@ fn read_binding(stored: &v1::Binding) -> Result<Binding, Corrupt> {
         attempts_max: stored.attempts_max,
         exact: stored.exact,
         inline: !stored.off_shard,
+        patience: Duration::from_secs(u64::from(stored.patience_s)),
+    })
+}
+
+fn read_disabled(stored: &v1::BindingDisabled) -> Result<Disabled, Corrupt> {
+    Ok(Disabled {
+        by: DisabledBy::of(stored.by).ok_or(Corrupt)?,
+        since_ms: stored.since_ms,
     })
 }
 
@@ -371,13 +401,15 @@ pub(crate) fn read_registry(stored: &[(Bytes, Bytes)]) -> Result<Registry, Corru
         let Some(plugin) = plugins.iter().find(named) else {
             continue;
         };
-        bounds.push(Bound::new(
+        let bound = Bound::new(
             binding,
             stored.revision,
             stored.incarnation,
             stored.generation,
             plugin,
-        ));
+        );
+        let disabled = stored.disabled.as_ref().map(read_disabled).transpose()?;
+        bounds.push(bound.with_disabled(disabled));
     }
     Ok(Registry::new(revision, plugins, bounds))
 }

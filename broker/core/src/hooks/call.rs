@@ -2,7 +2,7 @@
 
 use super::pipeline::{Failure, Verdict};
 use crate::message::{Draft, Message};
-use crate::types::{ChannelKey, Incarnation};
+use crate::types::{ChannelKey, Incarnation, Seq};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +66,27 @@ pub enum Work {
         /// The messages.
         messages: Vec<Message>,
     },
+    /// Render the requests for committed messages and have them delivered, in order.
+    Webhook {
+        /// Names the delivery: the same for every attempt.
+        window: Window,
+        /// The messages of the window, at least one, in order, without those of senders that the binding is not for.
+        messages: Vec<Message>,
+    },
+}
+
+/// The messages that a webhook delivers together. They are fixed durably before the first attempt, so that every attempt
+/// carries the same ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Window {
+    /// Revision of the registry at the binding's creation.
+    pub binding_incarnation: u64,
+    /// Which creation of the channel.
+    pub incarnation: Incarnation,
+    /// The first position.
+    pub first: Seq,
+    /// The last one.
+    pub last: Seq,
 }
 
 /// What a plugin answered.
@@ -73,13 +94,29 @@ pub enum Work {
 pub enum Answer {
     /// One verdict for each draft of [`Work::BeforeSend`].
     Verdicts(Vec<Verdict>),
-    /// The leading messages of [`Work::PersistAfter`] that are done; 0 is a retry.
+    /// The leading messages of [`Work::PersistAfter`] that are done; 0 is a retry. All messages of [`Work::Webhook`].
     Done {
         /// How many, at most all.
         messages: u32,
         /// Changes of the binding's keys that these messages cause.
         changes: Vec<KvChange>,
     },
+    /// The requests of [`Work::Webhook`], to be delivered in order. They go to who delivers them, which answers
+    /// [`Answer::Done`] in their place.
+    Requests(Vec<HttpRequest>),
+}
+
+/// A request over HTTP that a plugin wants made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// GET, POST and so on.
+    pub method: String,
+    /// Where to.
+    pub url: String,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
 }
 
 /// A change of one key, exactly once per message and key (M-18).
@@ -121,6 +158,18 @@ pub enum Failed {
     },
     /// The guest says that the first message which is not done can never be done.
     Poison,
+    /// A webhook's endpoint did not take it, or could not be reached.
+    Undelivered {
+        /// How long the endpoint wants to be left alone, when it says so.
+        after: Option<Duration>,
+    },
+    /// A webhook was not tried, because its endpoint is left alone for a while or has too much to do.
+    Later {
+        /// For so long.
+        after: Duration,
+    },
+    /// A webhook's endpoint says that it is gone for good.
+    Gone,
 }
 
 /// The result of a call.

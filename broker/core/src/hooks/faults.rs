@@ -52,5 +52,6 @@ faults! {
     one_node_quarantines "One node of many is enough for a quarantine."
     behind_sleeps "PC-1: sleeping channels in which a consumer is behind are not looked for."
     window_not_held "M-18: a window is handed out before the replicas hold it."
+    undelivered_counts_as_done "PC-1: the cursor of a webhook passes messages that its endpoint did not take."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

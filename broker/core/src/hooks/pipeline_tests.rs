@@ -64,6 +64,7 @@ fn bound(name: &str, priority: i32, on_error: OnError, selector: Selector) -> Ar
         start: None,
         attempts_max: 0,
         exact: false,
+        patience: Duration::from_secs(60),
         inline: true,
     };
     Arc::new(Bound::new(binding, 1, 1, 1, &plugin))

@@ -51,6 +51,43 @@ pub struct PlacedReport {
     pub text: Arc<str>,
 }
 
+/// Why a binding that follows channels does not. The number is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DisabledBy {
+    /// Its endpoint has said that it is gone for good.
+    Gone = 1,
+    /// An operator wants it so.
+    Operator = 2,
+}
+
+impl DisabledBy {
+    /// The cause with this number.
+    #[must_use]
+    pub fn of(number: u32) -> Option<DisabledBy> {
+        [DisabledBy::Gone, DisabledBy::Operator]
+            .into_iter()
+            .find(|cause| *cause as u32 == number)
+    }
+
+    /// Its name, as people read it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DisabledBy::Gone => "gone",
+            DisabledBy::Operator => "operator",
+        }
+    }
+}
+
+/// A binding that follows channels is disabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disabled {
+    /// Why.
+    pub by: DisabledBy,
+    /// Since when, ms since 1970.
+    pub since_ms: u64,
+}
+
 /// A change of the registry. Each is made in one step at one revision, or refused with its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -106,6 +143,24 @@ pub enum Change {
         /// Revision that it must have; 0 = there must be none.
         expected_revision: u64,
     },
+    /// Has a binding that follows channels follow them no more. It keeps its cursors.
+    Disable {
+        /// The binding.
+        id: Arc<str>,
+        /// Which creation of it.
+        incarnation: u64,
+        /// Which configuration of it: another one may work.
+        generation: u64,
+        /// Why.
+        by: DisabledBy,
+    },
+    /// Has it go on where it stopped.
+    Enable {
+        /// The binding.
+        id: Arc<str>,
+        /// Revision that it must have.
+        expected_revision: u64,
+    },
     /// Removes a binding, and with it its claim on what it has not done.
     Unbind {
         /// The binding.
@@ -142,6 +197,10 @@ pub enum Refused {
     TooManyQuarantined,
     /// What a node says of a version is known, or the version is not called any more.
     Known,
+    /// The binding is not disabled.
+    NotDisabled,
+    /// The binding does not follow channels.
+    NotFollowing,
     /// Bindings name the plugin.
     StillBound,
     /// Neither the active digest nor the candidate exports the hook.
@@ -177,6 +236,10 @@ impl std::fmt::Display for Refused {
                 "too many versions of this plugin are quarantined: release some of them first"
             }
             Refused::Known => "this is known, or the version is not called any more",
+            Refused::NotDisabled => "this binding is not disabled",
+            Refused::NotFollowing => {
+                "only bindings that follow channels after the commit can be disabled: to take a filter out, remove its binding"
+            }
             Refused::StillBound => "bindings still name this plugin: remove them first",
             Refused::NoHook => "the plugin does not export this hook",
             Refused::Fixed => "plugin and hook of a binding stay: remove it and make another one",

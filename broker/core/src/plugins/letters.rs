@@ -15,6 +15,8 @@ pub enum Cause {
     Poison,
     /// The consumer asked for another attempt.
     Asked,
+    /// Its endpoint did not take it, or could not be reached.
+    Undelivered,
     /// The call failed.
     Call(Failure),
     /// The changes of keys that it caused could not be made.
@@ -28,6 +30,7 @@ impl Cause {
         match self {
             Cause::Poison => 1,
             Cause::Asked => 2,
+            Cause::Undelivered => 3,
             Cause::Call(failure) => 16 + failure as u32,
             Cause::Keys(refused) => 48 + refused as u32,
         }
@@ -39,6 +42,7 @@ impl Cause {
         match self {
             Cause::Poison => "poison",
             Cause::Asked => "retry",
+            Cause::Undelivered => "undelivered",
             Cause::Call(failure) => failure.name(),
             Cause::Keys(KeyRefused::Quota) => "key-quota",
             Cause::Keys(KeyRefused::NotANumber) => "key-not-a-number",
@@ -51,7 +55,10 @@ impl Cause {
     pub fn of(number: u32) -> Option<Cause> {
         let calls = FAILURES.into_iter().map(Cause::Call);
         let keys = KeyRefused::ALL.into_iter().map(Cause::Keys);
-        let mut all = [Cause::Poison, Cause::Asked].into_iter().chain(calls).chain(keys);
+        let mut all = [Cause::Poison, Cause::Asked, Cause::Undelivered]
+            .into_iter()
+            .chain(calls)
+            .chain(keys);
         all.find(|cause| cause.number() == number)
     }
 }

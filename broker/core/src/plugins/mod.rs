@@ -24,7 +24,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Change, PlacedReport, Proposal, Refused, ReportState};
+pub use change::{Change, Disabled, DisabledBy, PlacedReport, Proposal, Refused, ReportState};
 pub use keys::{
     KEY_BYTES_MAX, KEY_CHANGES_MAX, KEY_OVERHEAD_BYTES, KeyChange, KeyOperation, KeyOutcome, KeyRefused,
     KeySource, KeyValue, QUOTA_BYTES, TTL_MS_MAX, VALUE_BYTES_MAX, is_alive, key_slot,
@@ -37,6 +37,7 @@ pub use select::{Pattern, Selector};
 
 pub use crate::hooks::call::{Digest, Version};
 use crate::hooks::cursors;
+use crate::limits::Limits;
 use crate::types::{ChannelKey, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +62,11 @@ pub const SELECTOR_PARTS_MAX: usize = 64;
 pub const DEADLINE: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 /// Records of one run of a post-commit binding.
 pub const RUN_MAX: u32 = 256;
+/// Records of one run of a webhook.
+pub const WEBHOOK_RUN_MAX: u32 = 100;
+/// How long a message of a webhook may be tried.
+pub const PATIENCE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3_600);
 /// Longest text that a node says about a candidate, bytes.
 pub const REPORT_BYTES_MAX: usize = 1_024;
 
@@ -71,15 +77,33 @@ pub enum Hook {
     BeforeSend = 1,
     /// After it is committed, by a durable cursor.
     PersistAfter = 2,
+    /// After it is committed, by a durable cursor too: the plugin renders requests, the host delivers them.
+    Webhook = 3,
 }
 
 impl Hook {
+    /// All of them.
+    pub const ALL: [Hook; 3] = [Hook::BeforeSend, Hook::PersistAfter, Hook::Webhook];
+
     /// The hook with this number.
     #[must_use]
     pub fn of(number: u32) -> Option<Hook> {
-        [Hook::BeforeSend, Hook::PersistAfter]
-            .into_iter()
-            .find(|hook| *hook as u32 == number)
+        Hook::ALL.into_iter().find(|hook| *hook as u32 == number)
+    }
+
+    /// The hook of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Hook> {
+        Hook::ALL.into_iter().find(|hook| hook.name() == name)
+    }
+
+    /// Whether its bindings follow channels after the commit.
+    #[must_use]
+    pub fn follows(self) -> bool {
+        match self {
+            Hook::BeforeSend => false,
+            Hook::PersistAfter | Hook::Webhook => true,
+        }
     }
 
     /// Its name, as people write it.
@@ -88,6 +112,7 @@ impl Hook {
         match self {
             Hook::BeforeSend => "before-send",
             Hook::PersistAfter => "persist-after",
+            Hook::Webhook => "webhook",
         }
     }
 }
@@ -197,8 +222,11 @@ pub struct Binding {
     pub start: Option<StartAt>,
     /// Attempts of a post-commit binding before a message is given up; 0 tries for ever.
     pub attempts_max: u32,
-    /// Whether windows are fixed durably before they are handed out, so that changes of its keys are exact (M-18).
+    /// Whether windows are fixed durably before they are handed out, so that changes of its keys are exact (M-18). Those of a
+    /// webhook always are: an attempt that is repeated carries the same messages under the same id.
     pub exact: bool,
+    /// How long a message of a webhook is tried before it is given up; of no meaning for other hooks.
+    pub patience: Duration,
     /// Whether a node may run a before-send plugin on the thread of a shard once it has proved to be quick.
     pub inline: bool,
 }
@@ -214,6 +242,8 @@ pub struct Bound {
     pub incarnation: u64,
     /// Counts the changes of configuration and grants.
     pub generation: u64,
+    /// Since when, and why, a binding that follows channels does not; none while it does.
+    pub disabled: Option<Disabled>,
     /// The digest of every channel that is not in the canary; none before the first promotion.
     active: Option<Version>,
     /// The candidate, with its rollout and share.
@@ -257,11 +287,19 @@ impl Bound {
             revision,
             incarnation,
             generation,
+            disabled: None,
             active,
             canary,
             standby,
             quarantined,
         }
+    }
+
+    /// The same, disabled or not.
+    #[must_use]
+    pub fn with_disabled(mut self, disabled: Option<Disabled>) -> Bound {
+        self.disabled = disabled;
+        self
     }
 
     /// What runs in this channel; none when it is not selected or nothing is promoted yet.
@@ -297,7 +335,8 @@ impl Bound {
 
     /// The consumer of a post-commit binding: its cursor is named by binding and creation, never by digest.
     #[must_use]
-    pub fn consumer(&self) -> cursors::Consumer {
+    pub fn consumer(&self, limits: &Limits) -> cursors::Consumer {
+        let is_webhook = self.binding.hook == Hook::Webhook;
         cursors::Consumer {
             name: consumer_name(&self.binding.id, self.incarnation),
             start: match self.binding.start {
@@ -305,10 +344,15 @@ impl Bound {
                 Some(StartAt::Seq(seq)) => cursors::Start::At(crate::types::Seq(seq)),
                 Some(StartAt::Time(ms)) => cursors::Start::Since(ms),
             },
-            exact: self.binding.exact,
+            exact: self.binding.exact || is_webhook,
             first_only: false,
             attempts_max: (self.binding.attempts_max > 0).then_some(self.binding.attempts_max),
-            run_max: RUN_MAX,
+            run_max: if is_webhook { WEBHOOK_RUN_MAX } else { RUN_MAX },
+            patience: is_webhook.then_some(cursors::Patience {
+                first: limits.webhook_pause_first,
+                longest: limits.webhook_pause_max,
+                total: self.binding.patience,
+            }),
         }
     }
 }
@@ -384,11 +428,17 @@ impl Registry {
 
     /// The consumers that follow this channel.
     #[must_use]
-    pub fn consumers(&self, channel: &ChannelKey) -> Vec<cursors::Consumer> {
-        self.of(Hook::PersistAfter)
+    pub fn consumers(&self, channel: &ChannelKey, limits: &Limits) -> Vec<cursors::Consumer> {
+        self.following()
             .filter(|bound| bound.version(channel).is_some())
-            .map(|bound| bound.consumer())
+            .map(|bound| bound.consumer(limits))
             .collect()
+    }
+
+    /// The bindings that follow channels after the commit.
+    pub fn following(&self) -> impl Iterator<Item = &Arc<Bound>> {
+        let follows = |bound: &&Arc<Bound>| bound.binding.hook.follows() && bound.disabled.is_none();
+        self.bindings.iter().filter(follows)
     }
 
     /// The binding whose consumer has this name.

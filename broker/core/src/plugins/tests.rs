@@ -42,6 +42,7 @@ fn binding(id: &str, priority: i32, selector: Selector) -> Binding {
         start: None,
         attempts_max: 3,
         exact: true,
+        patience: Duration::from_secs(60),
         inline: false,
     }
 }
@@ -115,8 +116,8 @@ fn bindings_stand_in_order_and_name_their_consumers() {
         .map(|bound| bound.binding.id.as_ref())
         .collect();
     assert_eq!(ids, vec!["high", "also-low", "low"]);
-    assert_eq!(registry.consumers(&channel(17)).len(), 3);
-    let consumers = registry.consumers(&channel(2));
+    assert_eq!(registry.consumers(&channel(17), &Limits::default()).len(), 3);
+    let consumers = registry.consumers(&channel(2), &Limits::default());
     assert_eq!(consumers.len(), 2);
     let found = registry.consumed_by(&consumers[1].name);
     assert_eq!(found.map(|bound| bound.binding.id.as_ref()), Some("low"));

@@ -38,7 +38,9 @@ impl Made {
     pub(super) fn new(waits: Waits, call: &Call, probe: Option<Probe>) -> Made {
         let (asked, first) = match &call.work {
             Work::BeforeSend { drafts, .. } => (drafts.len(), None),
-            Work::PersistAfter { messages, .. } => (messages.len(), messages.first()),
+            Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => {
+                (messages.len(), messages.first())
+            }
         };
         Made {
             waits,
@@ -90,8 +92,14 @@ fn outcome(returned: &Returned, asked: usize) -> Outcome {
     match returned {
         Ok(Answer::Verdicts(verdicts)) if verdicts.len() == asked => Outcome::Good,
         Ok(Answer::Done { messages, .. }) if *messages as usize <= asked => Outcome::Good,
-        Ok(Answer::Verdicts(_) | Answer::Done { .. }) => Outcome::Bad(Failure::BadOutput),
-        Err(Failed::Retry { .. } | Failed::Poison) => Outcome::Good,
+        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Requests(_)) => {
+            Outcome::Bad(Failure::BadOutput)
+        }
+        // That an endpoint fails is not the fault of who renders for it.
+        Err(Failed::Retry { .. } | Failed::Poison | Failed::Undelivered { .. } | Failed::Gone) => {
+            Outcome::Good
+        }
+        Err(Failed::Later { .. }) => Outcome::Untold,
         Err(Failed::Call(failure)) => Outcome::of(*failure),
     }
 }

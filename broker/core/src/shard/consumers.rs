@@ -44,9 +44,6 @@ impl Shard {
         channel: &ChannelKey,
         outputs: Vec<cursors::Output>,
     ) {
-        let Some(activation) = self.channels.get(channel).map(|host| host.activation) else {
-            return;
-        };
         for output in outputs {
             match output {
                 cursors::Output::Read { token, range } => {

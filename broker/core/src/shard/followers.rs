@@ -3,7 +3,7 @@
 
 use super::Shard;
 use super::groups::ReplyTo;
-use super::peer::Reply;
+use super::peer::{Redelivery, Reply};
 use super::plugins::Waits;
 use super::step::Step;
 use super::turn::Turn;
@@ -12,7 +12,7 @@ use crate::codec;
 use crate::hooks::call::{Answer, Call, Failed, KvChange, Returned, Work};
 use crate::hooks::cursors::{self, Cause};
 use crate::message::{Message, Record};
-use crate::plugins::{Bound, Failure, Hook, KeySource, LetterName, Registry};
+use crate::plugins::{Bound, Failure, Hook, KeySource, Registry};
 use crate::types::{ChannelKey, Incarnation, Seq, Token};
 use std::sync::Arc;
 
@@ -33,12 +33,12 @@ pub(super) struct Run {
 
 /// What follows the log of a channel under a registry has changed.
 pub(super) fn differ(before: Option<&Arc<Registry>>, after: &Registry) -> bool {
-    let of = |registry: &Registry| -> Vec<Arc<Bound>> { registry.of(Hook::PersistAfter).cloned().collect() };
+    let of = |registry: &Registry| -> Vec<Arc<Bound>> { registry.following().cloned().collect() };
     of(after) != before.map_or_else(Vec::new, |registry| of(registry))
 }
 
 /// A record as a plugin gets it; none when it is no message.
-fn message(record: Record) -> Option<Message> {
+pub(super) fn message(record: Record) -> Option<Message> {
     let mut message = codec::decode_message(record.body).ok()?;
     message.id = record.id;
     message.seq = record.seq;
@@ -64,7 +64,7 @@ impl Shard {
         let Some(registry) = self.plugins.registry() else {
             return;
         };
-        let consumers = registry.consumers(channel);
+        let consumers = registry.consumers(channel, &self.config.limits);
         self.tell_cursors(channel, cursors::Input::Consumers(consumers));
         if led && let Some(active) = self.active(channel) {
             let known = active.replica.all_cursors();
@@ -107,6 +107,7 @@ impl Shard {
         (token, consumer): (Token, &str),
         records: Vec<Record>,
     ) {
+        let first = records.first().map_or(Seq(0), |record| record.seq);
         let last = records.last().map_or(Seq(0), |record| record.seq);
         let registry = self.plugins.registry().cloned();
         let bound = registry
@@ -126,6 +127,10 @@ impl Shard {
         messages.retain(|message| bound.binding.selector.takes_sender(&message.draft.from_uid));
         if messages.is_empty() {
             return self.tell_cursors(channel, cursors::Input::Done { token, through: last });
+        }
+        if bound.binding.hook == Hook::Webhook {
+            let window = (incarnation, first, last);
+            return self.hand_to_webhook(turn, channel, (bound, version), (token, window, messages));
         }
         let seqs: Vec<Seq> = messages.iter().map(|message| message.seq).collect();
         let keys = self.key_source(channel, bound, token);
@@ -160,44 +165,55 @@ impl Shard {
         }
     }
 
-    /// Hands one message to a binding once more, out of order: a dead letter is replayed.
+    /// Hands messages to a binding once more, out of order: a dead letter, or a range for a webhook.
     pub(super) fn redeliver(
         &mut self,
         turn: &mut Turn<'_>,
         channel: &ChannelKey,
         reply_to: ReplyTo,
-        (binding, name, record): (&str, LetterName, Option<Record>),
+        (binding, what, records): (&str, Redelivery, Vec<Record>),
     ) {
         let registry = self.plugins.registry().cloned();
         let bound = registry.as_ref().and_then(|registry| registry.binding(binding));
-        let follows = bound.filter(|bound| {
-            bound.binding.hook == Hook::PersistAfter && bound.incarnation == name.binding_incarnation
+        let follows = bound.filter(|bound| match what {
+            Redelivery::Letter(name) => {
+                bound.binding.hook.follows() && bound.incarnation == name.binding_incarnation
+            }
+            Redelivery::Range(..) => bound.binding.hook == Hook::Webhook,
         });
+        let follows = follows.filter(|bound| bound.disabled.is_none());
         let version = follows.and_then(|bound| Some((bound, bound.version(channel)?.clone())));
         let incarnation = self.active(channel).map(|active| active.meta.incarnation);
-        let message = record.and_then(message);
-        let (Some((bound, version)), Some(incarnation), Some(message)) = (version, incarnation, message)
+        let last = records.last().map(|record| record.seq);
+        let messages: Option<Vec<Message>> = records.into_iter().map(message).collect();
+        let messages = messages.filter(|messages| !messages.is_empty());
+        let (Some((bound, version)), Some(incarnation), Some(messages), Some(last)) =
+            (version, incarnation, messages, last)
         else {
-            return self.reply(turn, reply_to, Reply::Redelivered(false));
+            return self.reply(turn, reply_to, Reply::Redelivered(None));
         };
-        let call = persist_after(bound, version, channel, (incarnation, vec![message]));
+        if bound.binding.hook == Hook::Webhook {
+            let window = (incarnation, what.first(), last);
+            return self.replay_webhook(turn, channel, (bound, version), (reply_to, window, messages));
+        }
+        let call = persist_after(bound, version, channel, (incarnation, messages));
         let plugin = bound.binding.exact.then(|| Arc::clone(&bound.binding.plugin));
-        self.call_plugin(turn, call, Waits::Redelivery(reply_to, plugin));
+        self.call_plugin(turn, call, Waits::Redelivery(reply_to, last, plugin));
     }
 
-    /// The plugin answered for the message of a dead letter.
+    /// The plugin answered for the message of a dead letter, which stands here; with the plugin whose keys it may change.
     pub(super) fn redelivery_returned(
         &mut self,
         turn: &mut Turn<'_>,
-        (reply_to, plugin): (ReplyTo, Option<Arc<str>>),
+        (reply_to, seq, plugin): (ReplyTo, Seq, Option<Arc<str>>),
         returned: Returned,
     ) {
         match (finished(returned, 1), plugin) {
             (Ok((_, changes)), _) if changes.is_empty() => {
-                self.reply(turn, reply_to, Reply::Redelivered(true));
+                self.reply(turn, reply_to, Reply::Redelivered(Some(seq)));
             }
-            (Ok((_, changes)), Some(plugin)) => self.replay_changes(turn, reply_to, plugin, changes),
-            _ => self.reply(turn, reply_to, Reply::Redelivered(false)),
+            (Ok((_, changes)), Some(plugin)) => self.replay_changes(turn, (reply_to, seq), plugin, changes),
+            _ => self.reply(turn, reply_to, Reply::Redelivered(None)),
         }
     }
 }
@@ -238,11 +254,17 @@ fn finished(returned: Returned, asked: usize) -> Result<(usize, Vec<KvChange>), 
         {
             Ok((messages as usize, changes))
         }
-        Ok(Answer::Done { .. } | Answer::Verdicts(_)) => retry(None, Cause::Call(Failure::BadOutput)),
+        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Requests(_)) => {
+            retry(None, Cause::Call(Failure::BadOutput))
+        }
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {
             Err(cursors::Failure::Untried)
         }
         Err(Failed::Call(failure)) => retry(None, Cause::Call(failure)),
+        // Of webhooks alone.
+        Err(Failed::Undelivered { .. } | Failed::Later { .. } | Failed::Gone) => {
+            retry(None, Cause::Call(Failure::BadOutput))
+        }
         Err(Failed::Retry { after }) => retry(after, Cause::Asked),
         Err(Failed::Poison) => Err(cursors::Failure::Poison),
     }

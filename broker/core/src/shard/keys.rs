@@ -46,6 +46,8 @@ pub(super) struct KeyJob {
 #[derive(Clone, Debug)]
 pub(super) struct Replay {
     reply_to: ReplyTo,
+    /// The message.
+    seq: Seq,
     plugin: Arc<str>,
     parts: VecDeque<Part>,
 }
@@ -230,16 +232,17 @@ impl Shard {
     pub(super) fn replay_changes(
         &mut self,
         turn: &mut Turn<'_>,
-        reply_to: ReplyTo,
+        (reply_to, seq): (ReplyTo, Seq),
         plugin: Arc<str>,
         changes: Vec<KvChange>,
     ) {
         if changes.len() > KEY_CHANGES_MAX {
-            return self.reply(turn, reply_to, Reply::Redelivered(false));
+            return self.reply(turn, reply_to, Reply::Redelivered(None));
         }
         let parts = parts(&plugin, changes.into_iter().map(|one| change(one, Seq(0))));
         let replay = Replay {
             reply_to,
+            seq,
             plugin,
             parts,
         };
@@ -248,7 +251,7 @@ impl Shard {
 
     fn replay_next(&mut self, turn: &mut Turn<'_>, mut replay: Replay) {
         let Some((slot, changes)) = replay.parts.pop_front() else {
-            return self.reply(turn, replay.reply_to, Reply::Redelivered(true));
+            return self.reply(turn, replay.reply_to, Reply::Redelivered(Some(replay.seq)));
         };
         let request = Request::ProposeOnce {
             group: self.directory.group_of(slot),
@@ -263,7 +266,7 @@ impl Shard {
         self.count_changes(&refused);
         match refused {
             Ok(()) => self.replay_next(turn, replay),
-            Err(_) => self.reply(turn, replay.reply_to, Reply::Redelivered(false)),
+            Err(_) => self.reply(turn, replay.reply_to, Reply::Redelivered(None)),
         }
     }
 

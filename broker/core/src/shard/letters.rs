@@ -3,11 +3,11 @@
 use super::Shard;
 use super::continuation::Then;
 use super::groups::ReplyTo;
-use super::peer::{Reply, Request};
+use super::peer::{Redelivery, Reply, Request};
 use super::reads::Purpose;
 use super::turn::Turn;
 use crate::hooks::cursors::{self, GivenUp};
-use crate::plugins::{DeadLetter, LetterName, letters_slot};
+use crate::plugins::{DeadLetter, LetterName, WEBHOOK_RUN_MAX, letters_slot};
 use crate::replicated;
 use crate::slot::{Lane, command};
 use crate::types::{ChannelKey, Seq, Token};
@@ -50,24 +50,30 @@ impl Shard {
         self.call(turn, request, then);
     }
 
-    /// Reads the message of a letter, for its binding.
-    pub(super) fn read_letter(
+    /// Reads the message of a letter, or of a range, for its binding.
+    pub(super) fn read_again(
         &mut self,
         turn: &mut Turn<'_>,
         channel: &ChannelKey,
         reply_to: ReplyTo,
-        (binding, name): (Arc<str>, LetterName),
+        (binding, what): (Arc<str>, Redelivery),
     ) {
         let current = self.active(channel).map(|active| active.meta.incarnation);
-        if current != Some(name.incarnation) {
-            return self.reply(turn, reply_to, Reply::Redelivered(false));
+        let is_here = match what {
+            Redelivery::Letter(name) => current == Some(name.incarnation),
+            Redelivery::Range(first, last) => current.is_some() && first <= last,
+        };
+        if !is_here {
+            return self.reply(turn, reply_to, Reply::Redelivered(None));
         }
+        let count = (what.last().0 - what.first().0).saturating_add(1);
+        let records_max = u32::try_from(count).map_or(WEBHOOK_RUN_MAX, |count| count.min(WEBHOOK_RUN_MAX));
         let purpose = Purpose::Redelivery {
             reply_to,
             binding,
-            name,
+            what,
         };
-        self.read_records(channel, name.seq, 1, purpose);
+        self.read_records(channel, what.first(), records_max, purpose);
     }
 
     /// The letter is kept, or not: then the consumer is asked once more.

@@ -58,12 +58,13 @@ mod step;
 mod tests;
 mod turn;
 mod view;
+mod webhooks;
 
 pub use config::{Config, Faults, Image};
 pub use liveness::NodeState;
 pub use peer::{
-    HistoryRange, LANES, Peer, Reply, Request, RowKey, VoterProgress, channel_lane, connection_lane,
-    group_shard,
+    HistoryRange, LANES, Peer, Redelivery, Reply, Request, RowKey, VoterProgress, channel_lane,
+    connection_lane, group_shard,
 };
 pub use view::{ChannelView, Counters, GroupView, View};
 

@@ -247,7 +247,7 @@ pub enum Request {
         /// Its number.
         client_msg_no: Arc<str>,
     },
-    /// Hand the message of a dead letter to its binding once more.
+    /// Hand messages to a binding once more.
     Redeliver {
         /// The channel.
         channel: ChannelKey,
@@ -257,8 +257,8 @@ pub enum Request {
         leader_epoch: LeaderEpoch,
         /// The binding.
         binding: Arc<str>,
-        /// The letter.
-        name: LetterName,
+        /// Which.
+        what: Redelivery,
     },
     /// Add or renew an ephemeral online subscriber (PC-6), or remove it.
     Subscribe {
@@ -350,8 +350,8 @@ pub enum Reply {
     },
     /// What became of a send, if it is known.
     SendOutcome(Option<Outcome>),
-    /// Whether the plugin has done the message of a dead letter.
-    Redelivered(bool),
+    /// The last message that the plugin has done again; none when it has done none.
+    Redelivered(Option<Seq>),
     /// Done.
     Done,
     /// Not the leader (or another incarnation or epoch): nothing was done. Ask the hinted node, or resolve again.
@@ -406,6 +406,33 @@ impl Peer {
             | Peer::Pushed { .. }
             | Peer::KickUser { .. }
             | Peer::Reply { .. } => false,
+        }
+    }
+}
+
+/// What a binding is handed once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redelivery {
+    /// The message of a dead letter.
+    Letter(LetterName),
+    /// Committed messages from the first of these positions on, up to the other one or as many as fit one window.
+    Range(Seq, Seq),
+}
+
+impl Redelivery {
+    /// The first position.
+    pub(super) fn first(self) -> Seq {
+        match self {
+            Redelivery::Letter(name) => name.seq,
+            Redelivery::Range(first, _) => first,
+        }
+    }
+
+    /// The last one.
+    pub(super) fn last(self) -> Seq {
+        match self {
+            Redelivery::Letter(name) => name.seq,
+            Redelivery::Range(_, last) => last,
         }
     }
 }

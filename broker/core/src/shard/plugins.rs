@@ -16,7 +16,7 @@ use crate::hooks::faults::Faults;
 use crate::hooks::pipeline::{self, Failure, Stages, Verdict};
 use crate::plugins::Registry;
 use crate::rows::{CONTROLLER_SLOT, Table};
-use crate::types::{GroupId, Token};
+use crate::types::{GroupId, Seq, Token};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,9 +38,10 @@ pub(super) enum Waits {
     BeforeSend(Token),
     /// A consumer of a channel.
     Run(super::followers::Run),
-    /// Whoever replays a dead letter.
-    /// With the plugin whose keys it may change.
-    Redelivery(super::groups::ReplyTo, Option<Arc<str>>),
+    /// A webhook that delivers to an endpoint.
+    Webhook(super::webhooks::Delivery),
+    /// Whoever replays the message of a dead letter, which stands here; with the plugin whose keys it may change.
+    Redelivery(super::groups::ReplyTo, Seq, Option<Arc<str>>),
 }
 
 impl Waits {
@@ -274,8 +275,9 @@ impl Shard {
                 self.pipeline_input(turn, pipeline::Input::Returned { token, result });
             }
             Waits::Run(run) => self.run_returned(&run, returned),
-            Waits::Redelivery(reply_to, plugin) => {
-                self.redelivery_returned(turn, (reply_to, plugin), returned)
+            Waits::Webhook(delivery) => self.webhook_returned(turn, delivery, returned),
+            Waits::Redelivery(reply_to, seq, plugin) => {
+                self.redelivery_returned(turn, (reply_to, seq, plugin), returned)
             }
         }
     }
@@ -285,7 +287,10 @@ impl Shard {
 fn verdicts(returned: Returned) -> Result<Vec<Verdict>, Failure> {
     match returned {
         Ok(Answer::Verdicts(verdicts)) => Ok(verdicts),
-        Ok(Answer::Done { .. }) | Err(Failed::Poison) => Err(Failure::BadOutput),
+        Ok(Answer::Done { .. } | Answer::Requests(_))
+        | Err(Failed::Poison | Failed::Undelivered { .. } | Failed::Later { .. } | Failed::Gone) => {
+            Err(Failure::BadOutput)
+        }
         Err(Failed::Call(failure)) => Err(failure),
         Err(Failed::Retry { .. }) => Err(Failure::Busy),
     }

@@ -3,7 +3,7 @@
 use super::Shard;
 use super::groups::ReplyTo;
 use super::history::Window;
-use super::peer::{HistoryRange, Reply, Request};
+use super::peer::{HistoryRange, Redelivery, Reply, Request};
 use super::step::Step;
 use super::turn::Turn;
 use crate::append::{self, Checked};
@@ -12,7 +12,6 @@ use crate::codec;
 use crate::delivery;
 use crate::hooks::cursors::{self, Range};
 use crate::message::{Committed, DedupeRow, Draft, MessageFlags, Outcome, Record};
-use crate::plugins::LetterName;
 use crate::rows::{Key, Miss, Rows};
 use crate::types::{ChannelKey, Incarnation, Reason, Seq, Token, Uid};
 use bytes::Bytes;
@@ -36,11 +35,11 @@ pub(super) enum Purpose {
     ProveFind(FindSend),
     /// The window.
     History(Gathering),
-    /// The record of a dead letter.
+    /// Records that a binding is handed once more.
     Redelivery {
         reply_to: ReplyTo,
         binding: Arc<str>,
-        name: LetterName,
+        what: Redelivery,
     },
     /// The record of a send that an idempotency row names.
     Outcome {
@@ -152,8 +151,8 @@ impl Shard {
                 active.reads.insert(token, Purpose::ProveFind(find));
                 self.tell_replica(channel, Input::ProveLeadership { token });
             }
-            Request::Redeliver { binding, name, .. } => {
-                self.read_letter(turn, channel, reply_to, (binding, name))
+            Request::Redeliver { binding, what, .. } => {
+                self.read_again(turn, channel, reply_to, (binding, what))
             }
             Request::Subscribe { route, subscribe, .. } => {
                 self.subscribe_route(channel, route, subscribe);
@@ -310,10 +309,11 @@ impl Shard {
             Some(Purpose::Redelivery {
                 reply_to,
                 binding,
-                name,
+                what,
             }) => {
-                let record = reply.records.into_iter().find(|record| record.seq == name.seq);
-                self.redeliver(turn, channel, reply_to, (&binding, name, record));
+                let mut records = reply.records;
+                records.retain(|record| (what.first()..=what.last()).contains(&record.seq));
+                self.redeliver(turn, channel, reply_to, (&binding, what, records));
             }
             Some(Purpose::Outcome { reply_to, row, hash }) => {
                 let outcome = outcome_of(row, hash, reply);

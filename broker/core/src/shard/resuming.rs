@@ -250,7 +250,7 @@ impl Shard {
     fn consumers_of(&self, channel: &ChannelKey) -> Vec<cursors::Consumer> {
         let mut consumers = cursors::built_in(channel);
         if let Some(registry) = self.plugins.registry() {
-            consumers.extend(registry.consumers(channel));
+            consumers.extend(registry.consumers(channel, &self.limits));
         }
         consumers
     }

@@ -1,7 +1,7 @@
 //! What came against what must come.
 
-use super::fixtures::{ExpectedOutcome, ExpectedRefusal, ExpectedRewrite, ExpectedVerdict};
-use penstock_core::hooks::call::{Answer, Failed, Returned};
+use super::fixtures::{ExpectedOutcome, ExpectedRefusal, ExpectedRequest, ExpectedRewrite, ExpectedVerdict};
+use penstock_core::hooks::call::{Answer, Failed, HttpRequest, Returned};
 use penstock_core::hooks::pipeline::{Failure, Rewrite, Verdict};
 use serde_json::Value;
 
@@ -49,19 +49,57 @@ pub(super) fn outcome(expected: &ExpectedOutcome, found: &Returned) -> Option<St
         (ExpectedOutcome::Done(wanted), Ok(Answer::Done { messages, .. })) => wanted == messages,
         (ExpectedOutcome::Retry(wanted), found) => *wanted == matches!(found, Err(Failed::Retry { .. })),
         (ExpectedOutcome::Poison(wanted), found) => *wanted == matches!(found, Err(Failed::Poison)),
+        (ExpectedOutcome::Requests(wanted), Ok(Answer::Requests(found))) => {
+            wanted.len() == found.len()
+                && wanted
+                    .iter()
+                    .zip(found)
+                    .all(|(wanted, found)| is_request(wanted, found))
+        }
         _ => false,
     };
     let found = match found {
         Ok(Answer::Done { messages, .. }) => format!("{messages} done"),
-        Ok(_) => "verdicts".to_owned(),
+        Ok(Answer::Requests(requests)) => {
+            let shown: Vec<String> = requests.iter().map(request).collect();
+            format!("requests: {}", shown.join("; "))
+        }
+        Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
         Err(failed) => failure(failed),
     };
     let expected = match expected {
         ExpectedOutcome::Done(messages) => format!("{messages} done"),
         ExpectedOutcome::Retry(wanted) => format!("retry: {wanted}"),
         ExpectedOutcome::Poison(wanted) => format!("poison: {wanted}"),
+        ExpectedOutcome::Requests(requests) => format!("requests: {requests:?}"),
     };
     (!fits).then(|| format!("expected {expected}, got {found}"))
+}
+
+fn is_request(expected: &ExpectedRequest, found: &HttpRequest) -> bool {
+    let body = match &expected.body {
+        None => true,
+        Some(Value::String(text)) => text.as_bytes() == &found.body[..],
+        Some(wanted) => serde_json::from_slice::<Value>(&found.body).is_ok_and(|found| &found == wanted),
+    };
+    let has = |(name, value): (&String, &String)| found.headers.iter().any(|(n, v)| (n, v) == (name, value));
+    body && expected
+        .method
+        .as_ref()
+        .is_none_or(|method| *method == found.method)
+        && expected.url.as_ref().is_none_or(|url| *url == found.url)
+        && expected.headers.iter().all(has)
+}
+
+/// A request in words.
+fn request(request: &HttpRequest) -> String {
+    let end = request.body.len().min(SHOWN_BYTES);
+    let cut = if end < request.body.len() { "…" } else { "" };
+    let body = String::from_utf8_lossy(&request.body[..end]);
+    format!(
+        "{} {} {:?} {body}{cut}",
+        request.method, request.url, request.headers
+    )
 }
 
 /// A failure in words, with what to do.
@@ -83,6 +121,8 @@ pub(super) fn failure(failed: &Failed) -> String {
             format!("a wish to be asked again in {} ms", after.as_millis())
         }
         Failed::Poison => "poison".to_owned(),
+        // Nothing is delivered here.
+        Failed::Undelivered { .. } | Failed::Later { .. } | Failed::Gone => "no delivery".to_owned(),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use penstock_core::hooks::call::Work;
+use penstock_core::hooks::call::{Window, Work};
 use penstock_core::message::{Draft, Message, MessageFlags};
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq, Uid};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +66,7 @@ fn group() -> u8 {
 pub(super) enum Expected {
     /// Of before-send: one for each message.
     Verdicts(Vec<ExpectedVerdict>),
-    /// Of persist-after.
+    /// Of persist-after and webhook.
     Outcome(ExpectedOutcome),
 }
 
@@ -113,6 +114,21 @@ pub(super) enum ExpectedOutcome {
     Retry(bool),
     /// The first message can never be done.
     Poison(bool),
+    /// Of webhook: these requests, in order.
+    Requests(Vec<ExpectedRequest>),
+}
+
+/// A request. What is not named is not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExpectedRequest {
+    pub(super) method: Option<String>,
+    pub(super) url: Option<String>,
+    /// Those that must be among the headers; names in small letters.
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    /// A text, or JSON that the body must be in any form.
+    pub(super) body: Option<Value>,
 }
 
 // By hand, because a derived choice between two shapes does not say what is wrong within one.
@@ -192,7 +208,7 @@ pub(super) fn parse(text: &str) -> Result<Fixture> {
         let same = |message: &Given| message.channel() == first.channel();
         ensure!(
             fixture.messages.iter().all(same),
-            "messages: those of one case of persist-after are of one channel"
+            "messages: those of one case of persist-after or webhook are of one channel"
         );
     }
     Ok(fixture)
@@ -253,14 +269,31 @@ pub(super) fn before_send(messages: &[Given]) -> Work {
 
 /// The messages as one call of persist-after.
 pub(super) fn persist_after(messages: &[Given]) -> Work {
+    Work::PersistAfter {
+        incarnation: Incarnation(1),
+        messages: committed(messages),
+    }
+}
+
+/// The messages as one call of webhook.
+pub(super) fn webhook(messages: &[Given]) -> Work {
+    Work::Webhook {
+        window: Window {
+            binding_incarnation: 1,
+            incarnation: Incarnation(1),
+            first: Seq(1),
+            last: Seq(messages.len() as u64),
+        },
+        messages: committed(messages),
+    }
+}
+
+fn committed(messages: &[Given]) -> Vec<Message> {
     let committed = |(at, given): (usize, &Given)| Message {
         id: MessageId(MESSAGE_ID + at as i64),
         seq: Seq(1 + at as u64),
         stamp_ms: WALL_MS,
         draft: given.draft(at),
     };
-    Work::PersistAfter {
-        incarnation: Incarnation(1),
-        messages: messages.iter().enumerate().map(committed).collect(),
-    }
+    messages.iter().enumerate().map(committed).collect()
 }

@@ -307,10 +307,10 @@ impl<'a> Bench<'a> {
 }
 
 fn work(hook: &str, messages: &[Given]) -> Work {
-    if hook == "persist-after" {
-        fixtures::persist_after(messages)
-    } else {
-        fixtures::before_send(messages)
+    match hook {
+        "persist-after" => fixtures::persist_after(messages),
+        "webhook" => fixtures::webhook(messages),
+        _ => fixtures::before_send(messages),
     }
 }
 
@@ -318,6 +318,7 @@ fn show(returned: &Returned) -> String {
     match returned {
         Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
         Ok(Answer::Done { messages, .. }) => format!("{messages} done"),
+        Ok(Answer::Requests(requests)) => format!("{} requests", requests.len()),
         Err(failed) => compare::failure(failed),
     }
 }

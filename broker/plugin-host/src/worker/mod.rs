@@ -397,7 +397,7 @@ fn not_started(prepared: &Prepared, refused: &Refused) -> Failure {
 fn messages(call: &Call) -> u64 {
     let count = match &call.work {
         Work::BeforeSend { drafts, .. } => drafts.len(),
-        Work::PersistAfter { messages, .. } => messages.len(),
+        Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => messages.len(),
     };
     u64::try_from(count).unwrap_or(u64::MAX)
 }
@@ -406,6 +406,10 @@ fn messages(call: &Call) -> u64 {
 fn failure_of(failed: &Failed) -> Failure {
     match failed {
         Failed::Call(failure) => *failure,
-        Failed::Retry { .. } | Failed::Poison => Failure::Host,
+        Failed::Retry { .. }
+        | Failed::Poison
+        | Failed::Undelivered { .. }
+        | Failed::Later { .. }
+        | Failed::Gone => Failure::Host,
     }
 }

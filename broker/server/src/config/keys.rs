@@ -337,6 +337,28 @@ pub const KEYS: &[KeyInfo] = &[
         "To keep the shards free of plugins, if you do not trust yours to stay quick; for one of them, the binding says `inline`.",
     ),
     key(
+        "webhooks.secrets",
+        "{}",
+        Kind::Secrets,
+        "What webhooks are signed with, by the name that a binding's `secret` says. Requests carry a signature of each secret of the \
+         list: during a rotation receivers verify by the old one or the new one. They are never shown.",
+        "With each endpoint; make secrets with `penstock key`. To rotate, put the new one first, and take the old one out later.",
+    ),
+    key(
+        "webhooks.secrets_file",
+        "\"\"",
+        Kind::File,
+        "A TOML file of the same form, one `name = [\"whsec_…\"]` a line, that only the owner may read (mode 0600).",
+        "When the configuration is readable for others, or kept in a repository.",
+    ),
+    key(
+        "webhooks.ca_file",
+        "\"\"",
+        Kind::File,
+        "Certificates in PEM that endpoints may be signed by, besides the authorities of the web.",
+        "For endpoints inside, with certificates of your own authority.",
+    ),
+    key(
         "store.low_space_bytes",
         "1073741824",
         Kind::Number {

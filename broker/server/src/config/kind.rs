@@ -32,6 +32,10 @@ pub enum Kind {
     Digest,
     /// A level, or levels by part.
     LogFilter,
+    /// Secrets by name.
+    Secrets,
+    /// The path of a file, or empty.
+    File,
 }
 
 impl Kind {
@@ -70,6 +74,10 @@ impl fmt::Display for Kind {
                 "a list of origins such as [\"https://chat.example.org\"], without a path and without the port 80 of http or \
                  443 of https; empty for all",
             ),
+            Kind::Secrets => formatter.write_str(
+                "a table of lists by name such as { chat = [\"whsec_…\"] }, each with one to four secrets of 24 to 64 bytes in base64",
+            ),
+            Kind::File => formatter.write_str("the path of a file, or empty"),
             Kind::Digest => formatter.write_str("64 hexadecimal digits (SHA-256 of the key), or empty"),
             Kind::LogFilter => formatter.write_str(
                 "off, error, warn, info, debug or trace, or parts with a level such as penstock_net=debug,info",

@@ -6,11 +6,13 @@ mod log_filter;
 mod nearest;
 mod reference;
 mod values;
+mod webhooks;
 
 pub use keys::{KEYS, KeyInfo};
 pub use kind::Kind;
 pub use reference::{default_toml, markdown};
 pub use values::Error;
+pub use webhooks::Webhooks;
 
 use penstock_core::limits::Limits;
 use std::net::SocketAddr;
@@ -45,6 +47,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Quick filters may run on the shards.
     pub plugins_inline: bool,
+    /// What webhooks need.
+    pub webhooks: Webhooks,
     /// Free space below which sends are refused, bytes.
     pub low_space_bytes: u64,
     /// Start a damaged single copy.
@@ -139,6 +143,7 @@ impl Settings {
             person_allowlist_required: values.boolean("message.person_allowlist_required")?,
             limits,
             plugins_inline: values.boolean("plugins.inline")?,
+            webhooks: webhooks::read(&values)?,
             low_space_bytes: values.integer("store.low_space_bytes")?,
             accept_lost_data: values.boolean("store.accept_lost_data")?,
             log_level: values.log_filter("log.level")?,

@@ -60,6 +60,26 @@ pub enum Error {
         /// The address of both.
         address: SocketAddr,
     },
+    /// A file that a key names.
+    #[error("`{key}`: {path}: {why}")]
+    File {
+        /// The key.
+        key: &'static str,
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A secret that is none. It is not shown.
+    #[error("`{key}`: `{name}`: {why}")]
+    Secret {
+        /// The key.
+        key: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A value of the wrong type or out of range.
     #[error("`{key}` must be {wanted}, but is {found}")]
     Value {
@@ -103,7 +123,7 @@ impl Values {
         Ok(Values(values))
     }
 
-    fn value(&self, key: &'static str) -> &Value {
+    pub(super) fn value(&self, key: &'static str) -> &Value {
         self.0.get(key).expect("every key that is read stands in KEYS")
     }
 

@@ -3,7 +3,7 @@
 use super::Plugins;
 use bytes::Bytes;
 use penstock_core::hooks::call::Digest;
-use penstock_core::hooks::registry::Artifact;
+use penstock_core::hooks::registry::{Artifact, Binding};
 use penstock_net::http;
 use penstock_plugin_host::{COMPONENT_BYTES_MAX, Hook, SUPPORTED_API};
 use serde_json::{Value, json};
@@ -71,6 +71,10 @@ impl http::Plugins for Api {
 
     fn settled(&self, revision: u64) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
         Box::pin(self.plugins.settled(revision, SETTLED_WITHIN))
+    }
+
+    fn check(&self, binding: &Binding) -> Result<(), String> {
+        self.plugins.check(binding)
     }
 
     fn status(&self) -> Value {

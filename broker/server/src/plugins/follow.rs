@@ -30,6 +30,7 @@ pub async fn follow(
     loop {
         let now = Arc::clone(&registry.borrow_and_update());
         keeper.plugins.breakers.learn(&now);
+        keeper.plugins.webhooks.learn(&now);
         keeper.load(&now);
         keeper.report(&now, &node);
         if registry.changed().await.is_err() {

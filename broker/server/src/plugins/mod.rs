@@ -12,16 +12,18 @@ mod breakers;
 mod follow;
 mod keys;
 mod metrics;
+mod webhooks;
 
 pub use api::Api;
 pub use artifacts::Artifacts;
 pub use follow::follow;
 
+use crate::config::Settings;
 use bytes::Bytes;
 use keys::NodeKeys;
 use penstock_core::hooks::breaker::Change;
-use penstock_core::hooks::call::{Call, Digest, Returned, Version};
-use penstock_core::hooks::registry::Artifact;
+use penstock_core::hooks::call::{Call, Digest, Returned, Version, Work};
+use penstock_core::hooks::registry::{Artifact, Binding};
 use penstock_plugin_host::{COPY_AGE_MAX, Host, HostConfig, Keys, Refused};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -50,6 +52,7 @@ pub struct Plugins {
     failed: Mutex<BTreeMap<Version, String>>,
     progress: watch::Sender<Progress>,
     breakers: breakers::Board,
+    webhooks: webhooks::Desk,
 }
 
 /// How far this node is with what the registry names.
@@ -62,13 +65,13 @@ struct Progress {
 }
 
 impl Plugins {
-    /// Starts the host over the folder of plugins within the data directory; `inline` says whether filters that proved to be quick
-    /// may run on the shards. Nothing is written yet: whether the directory is one of a node is found out later.
+    /// Starts the host over the folder of plugins within the data directory. Nothing is written yet: whether the directory is one of a
+    /// node is found out later. Within a tokio runtime, which delivers webhooks.
     ///
     /// # Errors
-    /// When the system gives no threads.
-    pub fn start(data: &Path, inline: bool) -> Result<Plugins, Refused> {
-        let folder = data.join("plugins");
+    /// When the system gives no threads, or nobody is to be trusted.
+    pub fn start(settings: &Settings) -> Result<Plugins, Refused> {
+        let folder = settings.data_dir.join("plugins");
         let this = std::env::current_exe()
             .map_err(|error| Refused::Io(format!("the path of this program is unknown: {error}")))?;
         let config = HostConfig {
@@ -81,11 +84,13 @@ impl Plugins {
         Ok(Plugins {
             host,
             keys,
-            inline,
+            inline: settings.plugins_inline,
             artifacts: Artifacts::new(folder.join("components")),
             failed: Mutex::default(),
             progress: watch::Sender::default(),
             breakers: breakers::Board::default(),
+            webhooks: webhooks::Desk::start(&settings.webhooks)
+                .map_err(|error| Refused::Io(error.to_string()))?,
         })
     }
 
@@ -133,6 +138,7 @@ impl Plugins {
                 "key_errors": status.key_errors,
                 "log_lines_dropped": status.lines_dropped,
                 "counters": status.counters,
+                "endpoint": self.webhooks.status(&version),
             })
         });
         let failed = self.failed();
@@ -153,6 +159,7 @@ impl Plugins {
         let failed = self.failed().len();
         metrics::render(&self.host.status(), failed, out);
         self.breakers.render(out);
+        self.webhooks.render(out);
     }
 
     /// Lines that the versions of a binding logged.
@@ -191,6 +198,14 @@ impl Plugins {
         self.artifacts.describe(digest)
     }
 
+    /// Whether this node could do what a binding wants of it besides running the plugin.
+    ///
+    /// # Errors
+    /// Why not, in words for people.
+    pub fn check(&self, binding: &Binding) -> Result<(), String> {
+        self.webhooks.check(binding)
+    }
+
     /// Ends the host.
     pub fn stop(&self) {
         self.host.stop();
@@ -203,7 +218,10 @@ impl crate::driver::Plugins for Plugins {
     }
 
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
-        self.host.call(call, reply);
+        match &call.work {
+            Work::Webhook { .. } => self.webhooks.call(&self.host, call, reply),
+            Work::BeforeSend { .. } | Work::PersistAfter { .. } => self.host.call(call, reply),
+        }
     }
 
     fn breaker(&self, shard: u16, change: &Change) {

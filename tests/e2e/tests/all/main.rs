@@ -11,6 +11,7 @@ mod plugins;
 mod readme;
 mod troubleshooting;
 mod version_six;
+mod webhooks;
 
 use anyhow::Result;
 use penstock_e2e::{Client, Node, Raw, Response, get, post};

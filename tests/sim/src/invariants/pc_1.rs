@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::codec::decode_message;
+use penstock_core::hooks::call::Window;
 use penstock_core::message::{Message, Record};
 use penstock_core::plugins::{Bound, StartAt};
 use penstock_core::rows::{Key, Table, Write};
@@ -14,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Followed {
     /// (creation of the binding, creation of the channel) → positions that are done or kept as dead letters.
     done: BTreeMap<(u64, Incarnation), BTreeSet<u64>>,
+    /// (creation of the binding, creation of the channel, first position) → last position of a window of a webhook.
+    windows: BTreeMap<(u64, Incarnation, u64), u64>,
     /// Messages that were done, each time.
     pub handled: u64,
     /// Dead letters that were kept.
@@ -67,6 +70,28 @@ impl Followed {
         match (start..first).find(passed).filter(|_| everyone) {
             None => Ok(()),
             Some(passed) => Err(format!("a run begins at {first}, and {passed} was not done")),
+        }
+    }
+
+    /// A webhook is handed a window. One that is handed out again before it is done or given up covers the same messages: what
+    /// carries its id is the same (S22).
+    ///
+    /// # Errors
+    /// When its bounds have changed.
+    pub fn window(&mut self, window: Window) -> Result<(), String> {
+        let (first, last) = (window.first.0, window.last.0);
+        let of = (window.binding_incarnation, window.incarnation);
+        // A dead letter is replayed alone.
+        if self.done.get(&of).is_some_and(|done| done.contains(&first)) {
+            return Ok(());
+        }
+        let known = *self.windows.entry((of.0, of.1, first)).or_insert(last);
+        if known == last {
+            Ok(())
+        } else {
+            Err(format!(
+                "the window at {first} ended at {known}, and ends at {last} now"
+            ))
         }
     }
 

@@ -65,11 +65,14 @@ pub struct Suspended {
 /// Whether an end speaks against the code, if it says anything.
 fn is_bad(returned: &Returned) -> Option<bool> {
     match returned {
-        Ok(Answer::Verdicts(_) | Answer::Done { .. }) | Err(Failed::Retry { .. } | Failed::Poison) => {
+        Ok(Answer::Verdicts(_) | Answer::Done { .. })
+        | Err(Failed::Retry { .. } | Failed::Poison | Failed::Undelivered { .. } | Failed::Gone) => {
             Some(false)
         }
-        Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Suspended)) => None,
-        Err(Failed::Call(_)) => Some(true),
+        Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Suspended) | Failed::Later { .. }) => {
+            None
+        }
+        Ok(Answer::Requests(_)) | Err(Failed::Call(_)) => Some(true),
     }
 }
 
@@ -148,7 +151,7 @@ impl Suspended {
             &call.version,
             match &call.work {
                 Work::BeforeSend { .. } => None,
-                Work::PersistAfter { messages, .. } => messages
+                Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => messages
                     .first()
                     .map(|message| (call.channel.clone(), message.seq)),
             },

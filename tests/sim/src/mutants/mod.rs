@@ -467,6 +467,20 @@ pub static ALL: &[Mutant] = &[
         "A version is quarantined when one node of three has given it up (S16).",
     ),
     mutant(
+        "undelivered-counts-as-done",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.undelivered_counts_as_done = true),
+        "The cursor of a webhook passes messages that its endpoint did not take (PC-1).",
+    ),
+    mutant(
+        "window-grows",
+        1,
+        400,
+        Plant::Hooks(|faults| faults.window_grows_on_redelivery = true),
+        "A window of a webhook grows when it is delivered again, under the id that it had (S22).",
+    ),
+    mutant(
         "gives-up-before-first-append",
         3,
         200,

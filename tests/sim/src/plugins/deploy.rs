@@ -6,8 +6,8 @@ use crate::rng::Rng;
 use bytes::Bytes;
 use penstock_core::admin::Answer;
 use penstock_core::plugins::{
-    Artifact, Binding, Bound, Change, Failure, Hook, OnError, PlacedReport, Plugin, Policy, Proposal,
-    Registry, ReportState, Selector, StartAt, Version,
+    Artifact, Binding, Bound, Change, DisabledBy, Failure, Hook, OnError, PlacedReport, Plugin, Policy,
+    Proposal, Registry, ReportState, Selector, StartAt, Version,
 };
 use penstock_core::types::{NodeId, Uid};
 use std::collections::BTreeSet;
@@ -16,15 +16,18 @@ use std::time::Duration;
 
 const PLUGINS: [&str; 2] = ["alpha", "beta"];
 /// The bindings with their plugins: two of one plugin, so that a promotion changes two stages at once.
-const BINDINGS: [(&str, &str); 5] = [
+const BINDINGS: [(&str, &str); 6] = [
     ("first", "alpha"),
     ("second", "alpha"),
     ("third", "beta"),
     ("audit", "alpha"),
     ("index", "beta"),
+    ("hooks", "alpha"),
 ];
 /// The first of them that follows channels after the commit.
 const FOLLOWING: usize = 3;
+/// The one of them that delivers to an endpoint.
+const WEBHOOK: usize = 5;
 
 /// Changes plugins and bindings now and then.
 #[derive(Debug)]
@@ -36,9 +39,10 @@ pub struct Deployer {
     configurations: u32,
     /// What a failure of each binding means, the same for the whole run.
     policies: [OnError; 3],
-    deadlines: [Duration; 5],
-    starts: [Option<StartAt>; 2],
+    deadlines: [Duration; 6],
+    starts: [Option<StartAt>; 3],
     exact: bool,
+    patience: Duration,
     /// The highest revision that a change was told to have.
     pub told: u64,
 }
@@ -60,9 +64,14 @@ impl Deployer {
             configurations: 0,
             // What the first stage did is to be seen: without it nothing passes.
             policies: [OnError::all(Policy::Reject), second, third],
-            deadlines: [20, 100, 400, 50, 400].map(|most| milliseconds(rng.pick(&[most, most * 3]))),
-            starts: [Some(StartAt::Earliest), rng.pick(&[None, Some(StartAt::Seq(3))])],
+            deadlines: [20, 100, 400, 50, 400, 400].map(|most| milliseconds(rng.pick(&[most, most * 3]))),
+            starts: [
+                Some(StartAt::Earliest),
+                rng.pick(&[None, Some(StartAt::Seq(3))]),
+                rng.pick(&[None, Some(StartAt::Earliest), Some(StartAt::Seq(2))]),
+            ],
             exact: rng.permille(500),
+            patience: rng.pick(&[milliseconds(1_000), milliseconds(8_000), milliseconds(86_400_000)]),
             told: 0,
         }
     }
@@ -125,6 +134,11 @@ impl Deployer {
         let quarantined = |plugin: &&Plugin| !plugin.quarantined.is_empty();
         let plugins = registry.plugins.values().filter(quarantined);
         let mut repairs: Vec<Change> = plugins.map(release).collect();
+        let disabled = registry
+            .bindings()
+            .iter()
+            .filter(|bound| bound.disabled.is_some());
+        repairs.extend(disabled.map(|bound| enable(bound)));
         let bound = suspended.and_then(|version| registry.binding(&version.binding));
         let place = bound.and_then(|bound| {
             BINDINGS
@@ -148,7 +162,7 @@ impl Deployer {
             expected_revision,
             artifact: Artifact {
                 digest: digest(self.newest),
-                hooks: BTreeSet::from([Hook::BeforeSend, Hook::PersistAfter]),
+                hooks: BTreeSet::from(Hook::ALL),
                 facts: Bytes::new(),
             },
         })
@@ -168,6 +182,19 @@ impl Deployer {
                 expected_revision,
             });
         }
+        if let Some(bound) = bound.filter(|_| at >= FOLLOWING) {
+            if bound.disabled.is_some() && self.rng.permille(500) {
+                return Some(enable(bound));
+            }
+            if self.rng.permille(60) {
+                return Some(Change::Disable {
+                    id: Arc::from(id),
+                    incarnation: bound.incarnation,
+                    generation: bound.generation,
+                    by: DisabledBy::Operator,
+                });
+            }
+        }
         self.configurations += 1;
         Some(Change::Bind {
             binding: Box::new(self.binding(at)),
@@ -185,13 +212,13 @@ impl Deployer {
         Binding {
             id: Arc::from(id),
             plugin: Arc::from(plugin),
-            hook: if follows {
-                Hook::PersistAfter
-            } else {
-                Hook::BeforeSend
+            hook: match at {
+                WEBHOOK => Hook::Webhook,
+                _ if follows => Hook::PersistAfter,
+                _ => Hook::BeforeSend,
             },
             selector,
-            priority: [10, 5, 0, 0, 0][at],
+            priority: [10, 5, 0, 0, 0, 0][at],
             deadline: self.deadlines[at],
             on_error: if follows {
                 OnError::all(Policy::Reject)
@@ -208,6 +235,7 @@ impl Deployer {
             // One gives up after some attempts, the other one never does.
             attempts_max: if at == FOLLOWING { 3 } else { 0 },
             exact: follows && self.exact,
+            patience: self.patience,
             inline: true,
         }
     }
@@ -236,6 +264,13 @@ impl Deployer {
             }));
         }
         reports
+    }
+}
+
+fn enable(bound: &Bound) -> Change {
+    Change::Enable {
+        id: Arc::clone(&bound.binding.id),
+        expected_revision: bound.revision,
     }
 }
 

@@ -143,6 +143,31 @@ impl Plugins {
         }
     }
 
+    /// What becomes of a delivery of committed messages: the endpoint takes it, fails, wants a pause, is left alone or gone, or the
+    /// code wants something of its own.
+    pub fn delivered(&mut self, version: &Version, messages: &[Message]) -> Result<(), Failed> {
+        let pauses = [
+            None,
+            Some(Duration::from_millis(200)),
+            Some(Duration::from_secs(60)),
+        ];
+        match self.done(version, messages)? {
+            count if count < messages.len() => Err(Failed::Undelivered {
+                after: self.rng.pick(&pauses),
+            }),
+            _ if self.calm => Ok(()),
+            _ => match self.rng.below(40) {
+                0 => Err(Failed::Gone),
+                1..=4 => Err(Failed::Later {
+                    after: self
+                        .rng
+                        .pick(&[Duration::from_millis(100), Duration::from_secs(3)]),
+                }),
+                _ => Ok(()),
+            },
+        }
+    }
+
     /// What the code says of a draft.
     #[must_use]
     pub fn verdict(&self, version: &Version, draft: &Draft) -> Verdict {

@@ -8,13 +8,16 @@ use crate::oracle;
 use crate::plugins::{Fate, changed_by};
 use penstock_core::admin::{Answer, Ask, KeysAsk, LettersAsk};
 use penstock_core::effect::{Effect, Event};
-use penstock_core::hooks::call::{self, Call, Failed, Version, Work};
+use penstock_core::hooks::call::{self, Call, Failed, Version, Window, Work};
 use penstock_core::hooks::pipeline::{Failure, Verdict};
 use penstock_core::message::{Committed, Draft, Message};
 use penstock_core::plugins::{Bound, Change, DeadLetter, Hook, KeyOperation};
 use penstock_core::types::{ChannelKey, Incarnation, Token};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A channel, its creation, and messages of it.
+type HandedOut<'a> = (&'a ChannelKey, Incarnation, &'a [Message]);
 
 impl World {
     /// The plugin host of a node is asked.
@@ -38,7 +41,11 @@ impl World {
                 messages,
             } => {
                 let run = (&call.channel, incarnation, &messages[..]);
-                self.follow(place, fate, &call.version, run)
+                self.follow(place, fate, &call.version, (run, None))
+            }
+            Work::Webhook { window, messages } => {
+                let run = (&call.channel, window.incarnation, &messages[..]);
+                self.follow(place, fate, &call.version, (run, Some(window)))
             }
         };
         if fate != Fate::Lost {
@@ -130,7 +137,7 @@ impl World {
         (node, shard): (usize, u16),
         fate: Fate,
         version: &Version,
-        (channel, incarnation, messages): (&ChannelKey, Incarnation, &[Message]),
+        ((channel, incarnation, messages), window): (HandedOut<'_>, Option<Window>),
     ) -> (Duration, call::Returned) {
         for message in messages {
             let committed = Committed {
@@ -160,30 +167,44 @@ impl World {
             let detail = format!("{} in {channel}: {detail}", version.binding);
             self.oracle.violate("PC-1", detail);
         }
+        // A leader that has just begun may not have heard where a window ended.
+        if let Some(window) = window.filter(|_| self.nodes.len() == 1)
+            && let Err(detail) = self.oracle.followed.window(window)
+        {
+            self.oracle
+                .violate("S22", format!("{} in {channel}: {detail}", version.binding));
+        }
         let failed = |failure| Err(Failed::Call(failure));
         match fate {
             Fate::Trap(after) => (after, failed(Failure::Trap)),
             Fate::Stall(after) => (after, failed(Failure::Timeout)),
             Fate::Lost => (Duration::ZERO, failed(Failure::Timeout)),
+            Fate::Answer(after) if window.is_some() => match self.plugins.delivered(version, messages) {
+                Err(why) => {
+                    self.coverage.fault(ending(&why), 1);
+                    (after, Err(why))
+                }
+                Ok(()) => (after, Ok(self.all_done(bound, incarnation, messages))),
+            },
             Fate::Answer(after) => match self.plugins.done(version, messages) {
                 Err(why) => (after, Err(why)),
-                Ok(count) => {
-                    for message in &messages[..count] {
-                        self.oracle.followed.done(bound, incarnation, message.seq.0);
-                    }
-                    let changes = if bound.binding.exact {
-                        self.oracle
-                            .counted
-                            .changes(bound, incarnation, &messages[..count])
-                    } else {
-                        Vec::new()
-                    };
-                    let done = call::Answer::Done {
-                        messages: u32::try_from(count).unwrap_or(u32::MAX),
-                        changes,
-                    };
-                    (after, Ok(done))
-                }
+                Ok(count) => (after, Ok(self.all_done(bound, incarnation, &messages[..count]))),
+            },
+        }
+    }
+
+    /// These messages are done.
+    fn all_done(&mut self, bound: &Bound, incarnation: Incarnation, messages: &[Message]) -> call::Answer {
+        for message in messages {
+            self.oracle.followed.done(bound, incarnation, message.seq.0);
+        }
+        let counts = bound.binding.exact && bound.binding.hook == Hook::PersistAfter;
+        call::Answer::Done {
+            messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
+            changes: if counts {
+                self.oracle.counted.changes(bound, incarnation, messages)
+            } else {
+                Vec::new()
             },
         }
     }
@@ -197,7 +218,7 @@ impl World {
                 continue;
             };
             let mut follows = registry
-                .of(Hook::PersistAfter)
+                .following()
                 .filter(|bound| bound.version(key).is_some())
                 .peekable();
             if follows.peek().is_none() {
@@ -399,6 +420,16 @@ impl World {
     }
 }
 
+/// How a delivery ended that was not taken.
+fn ending(why: &Failed) -> &'static str {
+    match why {
+        Failed::Undelivered { .. } => "webhook not taken",
+        Failed::Later { .. } => "endpoint left alone",
+        Failed::Gone => "endpoint gone",
+        Failed::Call(_) | Failed::Retry { .. } | Failed::Poison => "webhook not rendered",
+    }
+}
+
 fn kind(change: &Change) -> &'static str {
     match change {
         Change::Propose(_) => "version proposed",
@@ -411,5 +442,7 @@ fn kind(change: &Change) -> &'static str {
         Change::Remove { .. } => "plugin removed",
         Change::Bind { .. } => "bind",
         Change::Unbind { .. } => "unbind",
+        Change::Disable { .. } => "binding disabled",
+        Change::Enable { .. } => "binding enabled",
     }
 }

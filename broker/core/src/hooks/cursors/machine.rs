@@ -1,5 +1,6 @@
 //! The machine.
 
+use super::patience::Next;
 use super::progress::{Progress, RUN_BYTES_MAX, State};
 use super::{Cause, Consumer, Cursor, Failure, Input, Output, Range, Role};
 use crate::hooks::faults::Faults;
@@ -369,6 +370,7 @@ impl Cursors {
             return;
         };
         progress.state = State::Idle;
+        progress.trouble.end();
         let through = through.min(last);
         if through > progress.cursor.done {
             progress.move_to(through, out);
@@ -377,13 +379,24 @@ impl Cursors {
 
     fn effect_failed(&mut self, now: Now, token: Token, failure: Failure, out: &mut Vec<Output>) {
         let (pause, next_token) = (self.retry, self.next_token);
+        let incarnation = self.leading.map_or(Incarnation(0), |leading| leading.incarnation);
         let Some((progress, _)) = self.working(token) else {
             return;
         };
+        if let Some(patience) = progress.consumer.patience {
+            match progress.fail_patiently(now, patience, incarnation, failure) {
+                Next::Pause(pause) => progress.state = State::Paused(now.after(pause)),
+                Next::GiveUp(cause) => {
+                    progress.bury(next_token, cause, out);
+                    self.next_token = Token(next_token.0 + 1);
+                }
+            }
+            return;
+        }
         let (after, cause) = match failure {
             Failure::Retry { after, cause } => (after, cause),
             Failure::Poison => (None, Cause::Poison),
-            Failure::Untried => {
+            Failure::Untried | Failure::Later { .. } => {
                 progress.state = State::Paused(now.after(pause));
                 return;
             }

@@ -1,11 +1,13 @@
 //! How far each post-commit consumer of a channel has come (PC-1, M-6, M-18).
 
 mod machine;
+mod patience;
 mod progress;
 #[cfg(test)]
 mod tests;
 
 pub use machine::Cursors;
+pub use patience::Patience;
 
 use crate::limits::Limits;
 use crate::message::Record;
@@ -218,6 +220,9 @@ pub struct Consumer {
     pub attempts_max: Option<u32>,
     /// Records of one run.
     pub run_max: u32,
+    /// How long a record is tried, whatever the number of attempts, and how the pauses between them grow. None pauses as all
+    /// others do, and counts attempts alone.
+    pub patience: Option<Patience>,
 }
 
 /// How an effect failed.
@@ -234,6 +239,11 @@ pub enum Failure {
     Poison,
     /// It was not tried: no attempt of any record.
     Untried,
+    /// It was not tried, and is not to be for this long.
+    Later {
+        /// Wished pause.
+        after: Duration,
+    },
 }
 
 /// The built-in consumers of a channel that move by a cursor of [`Cursors`]: a person channel's membership rows (not those of a
@@ -268,6 +278,7 @@ impl Consumer {
             first_only: false,
             attempts_max: None,
             run_max: limits.delivery_run,
+            patience: None,
         }
     }
 
@@ -281,6 +292,7 @@ impl Consumer {
             first_only: true,
             attempts_max: None,
             run_max: 1,
+            patience: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How far one consumer has come, and what it is doing.
 
 use super::machine::Leading;
+use super::patience::Trouble;
 use super::{Cause, Consumer, Cursor, GivenUp, Output, Range, Start};
 use crate::hooks::faults::Faults;
 use crate::message::Record;
@@ -21,6 +22,8 @@ pub(super) struct Progress {
     pub(super) state: State,
     /// Failures of the run that begins after the cursor.
     pub(super) attempts: u32,
+    /// What a patient consumer knows of its failures.
+    pub(super) trouble: Trouble,
     /// Where it begins is being looked for.
     pub(super) seek: Option<Seek>,
     /// The replicas hold the open window of an exact consumer.
@@ -124,6 +127,7 @@ impl Progress {
             cursor: Cursor::default(),
             state: State::Idle,
             attempts: 0,
+            trouble: Trouble::default(),
             seek: None,
             fixed: false,
             single_through: Seq(0),
@@ -183,6 +187,7 @@ impl Progress {
     pub(super) fn forget(&mut self) {
         self.state = State::Idle;
         self.attempts = 0;
+        self.trouble = Trouble::default();
         self.seek = None;
         self.fixed = false;
     }
@@ -248,6 +253,7 @@ impl Progress {
         out: &mut Vec<Output>,
     ) {
         let last = records.last().map_or(self.cursor.done, |record| record.seq);
+        self.trouble.head(&records);
         self.state = State::Working(token, last);
         if faults.cursor_ahead_of_effect() {
             self.cursor.done = last;
@@ -264,6 +270,7 @@ impl Progress {
     /// The record after the cursor is to be kept as a dead letter. Until it is, it has not been done.
     pub(super) fn bury(&mut self, token: Token, cause: Cause, out: &mut Vec<Output>) {
         let seq = self.cursor.done.next();
+        self.trouble.bury();
         self.state = State::Working(token, seq);
         out.push(Output::DeadLetter(GivenUp {
             token,

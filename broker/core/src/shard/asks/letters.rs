@@ -6,10 +6,10 @@ use crate::plugins::{DeadLetter, LetterName, letters_slot};
 use crate::rows::{Key, Table};
 use crate::shard::Shard;
 use crate::shard::continuation::Then;
-use crate::shard::peer::{Reply, Request};
+use crate::shard::peer::{Redelivery, Reply, Request};
 use crate::shard::turn::Turn;
 use crate::slot::{command, keys, rows};
-use crate::types::{Incarnation, LeaderEpoch, Token};
+use crate::types::{Incarnation, LeaderEpoch, Seq, Token};
 use bytes::Bytes;
 use penstock_wire::storage::v1;
 use std::collections::VecDeque;
@@ -25,6 +25,8 @@ pub(in crate::shard) enum LettersJob {
     List,
     /// The plugin has the message of one.
     Replay { binding: Arc<str>, name: LetterName },
+    /// The plugin has messages of a range.
+    Range,
 }
 
 impl Shard {
@@ -61,9 +63,28 @@ impl Shard {
                     incarnation: Incarnation(0),
                     leader_epoch: LeaderEpoch(0),
                     binding: Arc::clone(&binding),
-                    name,
+                    what: Redelivery::Letter(name),
                 };
                 self.keep_ask(turn, ask, Job::Letters(LettersJob::Replay { binding, name }));
+                self.call(turn, request, Then::Ask { ask });
+            }
+            LettersAsk::Range {
+                binding,
+                channel,
+                from,
+                through,
+            } => {
+                if from == Seq(0) || from > through {
+                    return refuse(turn, ask, "`from` must be at least 1 and at most `to`");
+                }
+                let request = Request::Redeliver {
+                    channel,
+                    incarnation: Incarnation(0),
+                    leader_epoch: LeaderEpoch(0),
+                    binding,
+                    what: Redelivery::Range(from, through),
+                };
+                self.keep_ask(turn, ask, Job::Letters(LettersJob::Range));
                 self.call(turn, request, Then::Ask { ask });
             }
             LettersAsk::Drop { binding, names } => {
@@ -97,10 +118,18 @@ impl Shard {
                 };
                 answer(turn, ask, answered);
             }
-            (LettersJob::Replay { binding, name }, Reply::Redelivered(true)) => {
+            (LettersJob::Replay { binding, name }, Reply::Redelivered(Some(_))) => {
                 self.drop_letters(turn, ask, &binding, &[name]);
             }
-            (LettersJob::Replay { .. }, Reply::Redelivered(false)) => {
+            (LettersJob::Range, Reply::Redelivered(Some(through))) => {
+                answer(turn, ask, Answer::Replayed { through });
+            }
+            (LettersJob::Range, Reply::Redelivered(None)) => {
+                let text = "nothing was replayed: there are no such messages, no webhook of this name is bound to the channel \
+                            and enabled, or its endpoint did not take them (see the broker's log)";
+                answer(turn, ask, Answer::Failed(Failure::Conflict(text.to_owned())));
+            }
+            (LettersJob::Replay { .. }, Reply::Redelivered(None)) => {
                 let text = "the message is gone, nothing is bound to its channel, or the plugin failed again: the dead letter stays";
                 answer(turn, ask, Answer::Failed(Failure::Conflict(text.to_owned())));
             }

@@ -87,10 +87,12 @@ pub(super) fn failure_of(why: Refused) -> Failure {
         | Refused::NotQuarantined
         | Refused::TooManyQuarantined
         | Refused::Known
+        | Refused::NotDisabled
         | Refused::NothingBefore => Failure::Conflict(why.to_string()),
         Refused::SameDigest
         | Refused::StillBound
         | Refused::NoHook
+        | Refused::NotFollowing
         | Refused::Fixed
         | Refused::TooManyPlugins
         | Refused::TooManyBindings

@@ -86,7 +86,9 @@ impl Machine {
             | Body::PluginTripped(_)
             | Body::PluginRelease(_)
             | Body::PutBinding(_)
-            | Body::RemoveBinding(_) => Err(MALFORMED),
+            | Body::RemoveBinding(_)
+            | Body::DisableBinding(_)
+            | Body::EnableBinding(_) => Err(MALFORMED),
         }
     }
 }

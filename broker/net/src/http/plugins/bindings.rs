@@ -9,7 +9,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use penstock_core::hooks::pipeline::{Failure, OnError, Policy};
-use penstock_core::hooks::registry::{Binding, Change, Hook, Pattern, Selector, StartAt};
+use penstock_core::hooks::registry::{
+    Binding, Change, DisabledBy, Hook, PATIENCE, Pattern, Selector, StartAt,
+};
 use penstock_core::types::Uid;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -21,6 +23,10 @@ use std::time::Duration;
 const DEADLINE_MS: u64 = 200;
 /// Attempts before a message is given up when the binding does not say.
 const ATTEMPTS_MAX: u32 = 10;
+/// The same for webhooks: the answer of an endpoint takes longer, and its attempts are bounded by a time.
+const WEBHOOK_DEADLINE_MS: u64 = 15_000;
+const WEBHOOK_ATTEMPTS_MAX: u32 = 0;
+const PATIENCE_S: u64 = 24 * 3_600;
 
 /// A binding as an operator writes it.
 #[derive(Deserialize)]
@@ -44,6 +50,7 @@ pub(in crate::http) struct Wanted {
     #[serde(default)]
     exact: bool,
     inline: Option<bool>,
+    patience_s: Option<u64>,
     /// What it must still be at; without it, what it is at now.
     revision: Option<u64>,
 }
@@ -123,7 +130,11 @@ pub(in crate::http) async fn bind(
         Ok(revision) => revision,
         Err(response) => return response,
     };
-    match binding(&id, wanted) {
+    let wanted = binding(&id, wanted).and_then(|binding| {
+        state.node.plugins().check(&binding)?;
+        Ok(binding)
+    });
+    match wanted {
         Ok(binding) => {
             let change = Change::Bind {
                 binding: Box::new(binding),
@@ -148,6 +159,44 @@ pub(in crate::http) async fn unbind(axum::extract::State(state): Shared, Path(id
     }
 }
 
+/// Enable, disable: of a binding that follows channels.
+pub(in crate::http) async fn switch(
+    axum::extract::State(state): Shared,
+    Path((id, action)): Path<(String, String)>,
+    body: Bytes,
+) -> Response {
+    if action == "replay" {
+        return super::letters::replay_range(&state, &id, &body).await;
+    }
+    let registry = match registry(&state).await {
+        Ok(registry) => registry,
+        Err(response) => return response,
+    };
+    let Some(bound) = registry.binding(&id) else {
+        return refusal(StatusCode::NOT_FOUND, "no binding has this id");
+    };
+    let id = Arc::from(id);
+    let change = match action.as_str() {
+        "enable" => Change::Enable {
+            id,
+            expected_revision: bound.revision,
+        },
+        "disable" => Change::Disable {
+            id,
+            incarnation: bound.incarnation,
+            generation: bound.generation,
+            by: DisabledBy::Operator,
+        },
+        _ => {
+            return refusal(
+                StatusCode::NOT_FOUND,
+                "there is no such change: enable, disable, replay",
+            );
+        }
+    };
+    apply(&state, change).await
+}
+
 async fn revision(state: &State, id: &str, named: Option<u64>) -> Result<u64, Response> {
     if let Some(revision) = named {
         return Ok(revision);
@@ -157,10 +206,19 @@ async fn revision(state: &State, id: &str, named: Option<u64>) -> Result<u64, Re
 }
 
 fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
-    let hook = [Hook::BeforeSend, Hook::PersistAfter]
-        .into_iter()
-        .find(|hook| hook.name() == wanted.hook)
-        .ok_or_else(|| format!("hook `{}`: before-send or persist-after", wanted.hook))?;
+    let hook = Hook::named(&wanted.hook).ok_or_else(|| {
+        let names = Hook::ALL.map(Hook::name);
+        format!("hook `{}`: {}", wanted.hook, names.join(", "))
+    })?;
+    let (deadline_ms, attempts_max) = match hook {
+        Hook::Webhook => (WEBHOOK_DEADLINE_MS, WEBHOOK_ATTEMPTS_MAX),
+        Hook::BeforeSend | Hook::PersistAfter => (DEADLINE_MS, ATTEMPTS_MAX),
+    };
+    let patience = Duration::from_secs(wanted.patience_s.unwrap_or(PATIENCE_S));
+    if !PATIENCE.contains(&patience) {
+        let (least, most) = (PATIENCE.start().as_secs(), PATIENCE.end().as_secs());
+        return Err(format!("patience_s: from {least} to {most}"));
+    }
     let bytes = |value: &Value| Bytes::from(value.to_string());
     // Changes of keys are exact only in windows that are fixed.
     let exact = wanted.exact || (hook == Hook::PersistAfter && wanted.grants.contains("kv"));
@@ -174,7 +232,7 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
             uids: wanted.selector.uids.iter().map(|uid| Uid::new(uid)).collect(),
         },
         priority: wanted.priority,
-        deadline: Duration::from_millis(wanted.deadline_ms.unwrap_or(DEADLINE_MS)),
+        deadline: Duration::from_millis(wanted.deadline_ms.unwrap_or(deadline_ms)),
         on_error: on_error(&wanted.on_error),
         grants: bytes(&json!(wanted.grants)),
         config: bytes(&Value::Object(wanted.config)),
@@ -184,8 +242,9 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
             Some(StartOf::Seq(seq)) => Some(StartAt::Seq(seq)),
             Some(StartOf::TimeMs(ms)) => Some(StartAt::Time(ms)),
         },
-        attempts_max: wanted.attempts_max.unwrap_or(ATTEMPTS_MAX),
+        attempts_max: wanted.attempts_max.unwrap_or(attempts_max),
         exact,
+        patience,
         inline: wanted.inline.unwrap_or(true),
     })
 }

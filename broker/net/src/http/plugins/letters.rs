@@ -2,6 +2,7 @@
 
 use super::super::json::{Body, Parameters, failed, refusal, unexpected};
 use super::Shared;
+use super::State;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -94,6 +95,35 @@ pub(in crate::http) async fn change(
     };
     match state.node.ask(Ask::DeadLetters(ask)).await {
         Answer::Done => Json(json!({ "status": 200 })).into_response(),
+        Answer::Failed(failure) => failed(&failure),
+        _ => unexpected(),
+    }
+}
+
+/// A range of committed messages of a channel.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    channel_id: String,
+    channel_type: u8,
+    from: u64,
+    to: u64,
+}
+
+/// Has a webhook deliver a range once more, as much of it as one delivery holds.
+pub(super) async fn replay_range(state: &State, binding: &str, body: &[u8]) -> Response {
+    let range: Range = match serde_json::from_slice(body) {
+        Ok(range) => range,
+        Err(error) => return refusal(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let ask = LettersAsk::Range {
+        binding: Arc::from(binding),
+        channel: ChannelKey::new(&range.channel_id, ChannelKind(range.channel_type)),
+        from: Seq(range.from),
+        through: Seq(range.to),
+    };
+    match state.node.ask(Ask::DeadLetters(ask)).await {
+        Answer::Replayed { through } => Json(json!({ "status": 200, "through": through.0 })).into_response(),
         Answer::Failed(failure) => failed(&failure),
         _ => unexpected(),
     }

@@ -5,7 +5,7 @@ mod keys;
 mod letters;
 mod shown;
 
-pub(super) use bindings::{bind, bindings, unbind};
+pub(super) use bindings::{bind, bindings, switch, unbind};
 pub(super) use keys::{KEY_BODY_BYTES_MAX, delete as delete_key, key, keys, set as set_key};
 pub(super) use letters::{change as change_letter, letters};
 
@@ -18,7 +18,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use penstock_core::admin::{Answer, Ask, Failure};
 use penstock_core::hooks::call::Digest;
-use penstock_core::hooks::registry::{Artifact, Change, Proposal, Registry};
+use penstock_core::hooks::registry::{Artifact, Binding, Change, Proposal, Registry};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::future::Future;
@@ -39,6 +39,11 @@ pub trait Plugins: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Result<Option<Artifact>, String>> + Send + '_>>;
     /// Waits, within a bound, until this node runs what this revision of the registry names, or found that it cannot. Whether it is done.
     fn settled(&self, revision: u64) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
+    /// Whether this node could do what a binding wants of it besides running the plugin.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self, binding: &Binding) -> Result<(), String>;
     /// State and counts of the versions on this node.
     fn status(&self) -> Value;
     /// Lines that the versions of a binding logged on this node.

@@ -2,7 +2,7 @@
 
 use penstock_core::hooks::call::Digest;
 use penstock_core::hooks::pipeline::Policy;
-use penstock_core::hooks::registry::{Artifact, Bound, Plugin, ReportState, StartAt};
+use penstock_core::hooks::registry::{Artifact, Bound, Hook, Plugin, ReportState, StartAt};
 use serde_json::{Map, Value, json};
 
 /// The digest of these hexadecimal digits.
@@ -111,6 +111,10 @@ pub(super) fn bound(bound: &Bound) -> Value {
         "attempts_max": binding.attempts_max,
         "exact": binding.exact,
         "inline": binding.inline,
+        "patience_s": (binding.hook == Hook::Webhook).then_some(binding.patience.as_secs()),
+        "disabled": bound.disabled.map(|disabled| {
+            json!({ "by": disabled.by.name(), "since_ms": disabled.since_ms })
+        }),
     })
 }
 
