@@ -50,10 +50,18 @@ fn check(seen: &[Seen]) -> Result<()> {
             let channel = message["channel_id"].as_str().unwrap_or_default();
             let seq = message["message_seq"].as_u64().unwrap_or_default();
             let last = reached.entry(channel.to_owned()).or_default();
-            ensure!(seq <= *last + 1, "{channel} goes from {last} on with {seq}");
-            if request.taken {
-                *last = (*last).max(seq);
-            }
+            let first = request.messages[0]["message_seq"].as_u64().unwrap_or_default();
+            // Within a request they follow each other, and it begins where the channel is, or before.
+            ensure!(
+                first <= *last + 1 && seq - first < request.messages.len() as u64,
+                "{channel} goes from {last} on with {seq} in {first}"
+            );
+        }
+        let end = request.messages.last().filter(|_| request.taken);
+        if let Some(end) = end {
+            let channel = end["channel_id"].as_str().unwrap_or_default();
+            let last = reached.entry(channel.to_owned()).or_default();
+            *last = (*last).max(end["message_seq"].as_u64().unwrap_or_default());
         }
     }
     Ok(())
