@@ -33,6 +33,8 @@ penstock plugin: write a plugin, try it, and bring it to a broker. Run it within
       Shows what the plugin logged.
   penstock plugin dlq [list | replay ID... | drop ID...] [--bind ID] [--all] [--json]
       Lists the messages that the binding could not do, hands some or all of them out once more, or forgets them.
+  penstock plugin keys [list | get KEY | set KEY VALUE | delete KEY...] [--plugin NAME] [--ttl-ms MS] [--all] [--json]
+      Lists the keys of the plugin, or of the plugin NAME; shows, sets or deletes some, or deletes all of them.
 
 check, test, bench and deploy build first when the sources are newer than the component. Options:
   --dir DIR          the plugin's folder, if not this one
@@ -77,6 +79,8 @@ pub enum Action {
     Logs,
     /// Look after messages that it could not do.
     Letters,
+    /// Look after its keys.
+    Keys,
 }
 
 /// One command: its name, how many words may follow, and its own options.
@@ -156,6 +160,20 @@ const COMMANDS: &[Known] = &[
         usize::MAX,
         &["--dir", "--bind", "--all", "--json", "--server", "--api-key"],
     ),
+    known(
+        "keys",
+        Action::Keys,
+        usize::MAX,
+        &[
+            "--dir",
+            "--plugin",
+            "--ttl-ms",
+            "--all",
+            "--json",
+            "--server",
+            "--api-key",
+        ],
+    ),
 ];
 
 const OF_A_SERVER: &[&str] = &["--dir", "--server", "--api-key"];
@@ -200,6 +218,10 @@ pub struct Options {
     pub all: bool,
     /// Calls that are measured.
     pub calls: Option<u32>,
+    /// The plugin, if not that of the folder.
+    pub plugin: Option<String>,
+    /// Life time of a value, ms.
+    pub ttl_ms: Option<u64>,
 }
 
 /// What was asked.
@@ -244,6 +266,9 @@ pub enum Error {
     /// Not a share.
     #[error("--canary {0}: a whole number from 0 to 100, per cent of the channels")]
     Canary(String),
+    /// Not a time.
+    #[error("--ttl-ms {0}: a whole number of milliseconds from 1")]
+    Ttl(String),
     /// Not a number of calls.
     #[error("--calls {0}: a whole number from 1")]
     Calls(String),
@@ -337,6 +362,11 @@ impl Options {
                 self.calls = Some(calls.ok_or(Error::Calls(value))?);
             }
             "--digest" => self.digest = Some(value),
+            "--plugin" => self.plugin = Some(value),
+            "--ttl-ms" => {
+                let ttl = value.parse().ok().filter(|ttl| *ttl > 0);
+                self.ttl_ms = Some(ttl.ok_or(Error::Ttl(value))?);
+            }
             // The only one that is left.
             _ => {
                 let percent = value.parse().ok().filter(|percent| *percent <= 100);

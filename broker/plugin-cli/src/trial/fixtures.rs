@@ -8,6 +8,7 @@ use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq,
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,11 @@ pub(super) struct Fixture {
     pub(super) config: Map<String, Value>,
     /// The hook that is called; the manifest's first unless given.
     pub(super) hook: Option<String>,
+    /// The keys of the plugin before, texts.
+    #[serde(default)]
+    pub(super) keys: BTreeMap<String, String>,
+    /// All of its keys after.
+    pub(super) expect_keys: Option<BTreeMap<String, String>>,
     /// Messages; those of one channel that follow each other are one batch.
     pub(super) messages: Vec<Given>,
     /// What must come of it.

@@ -62,7 +62,7 @@ impl Deployer {
             policies: [OnError::all(Policy::Reject), second, third],
             deadlines: [20, 100, 400, 50, 400].map(|most| milliseconds(rng.pick(&[most, most * 3]))),
             starts: [Some(StartAt::Earliest), rng.pick(&[None, Some(StartAt::Seq(3))])],
-            exact: rng.permille(500),
+            exact: rng.permille(800),
             told: 0,
         }
     }
