@@ -3,6 +3,7 @@
 use crate::frame::{Batch, Message};
 use crate::host;
 use crate::verdict::{Verdict, Verdicts};
+use std::time::Duration;
 
 pub use crate::bindings::consumer::exports::penstock::plugin::persist_after::Done;
 pub use crate::bindings::offers::penstock::plugin::types::{
@@ -97,6 +98,77 @@ pub trait Webhook: Sized + 'static {
         batch: &Batch<'_>,
         uids: &[String],
     ) -> Result<Vec<HttpRequest>, Failure>;
+}
+
+impl Done {
+    /// The first so many messages of a batch are done, and change no keys.
+    #[must_use]
+    pub fn messages(count: usize) -> Done {
+        Done {
+            messages: place(count),
+            changes: Vec::new(),
+        }
+    }
+
+    /// All messages of the batch are done, and change no keys.
+    #[must_use]
+    pub fn all(batch: &Batch<'_>) -> Done {
+        Done::messages(batch.len())
+    }
+
+    /// The same with changes of keys, which the messages cause that are done. They are made once for each message, however often it is
+    /// handed out. The binding grants `kv`.
+    #[must_use]
+    pub fn with(self, changes: Vec<KvChange>) -> Done {
+        Done { changes, ..self }
+    }
+}
+
+impl KvChange {
+    /// Gives a key a value because of the message at this place of the batch, counted from 0.
+    pub fn set(message: usize, key: impl Into<String>, value: impl Into<Vec<u8>>) -> KvChange {
+        KvChange::set_for(message, key, value, Duration::ZERO)
+    }
+
+    /// The same for a time; zero keeps it.
+    pub fn set_for(
+        message: usize,
+        key: impl Into<String>,
+        value: impl Into<Vec<u8>>,
+        life: Duration,
+    ) -> KvChange {
+        KvChange {
+            message: place(message),
+            key: key.into(),
+            change: KvOperation::Set(KvValue {
+                value: value.into(),
+                ttl_ms: u64::try_from(life.as_millis()).unwrap_or(u64::MAX),
+            }),
+        }
+    }
+
+    /// Adds to the number of a key. For several messages together, name the last of them.
+    pub fn increment(message: usize, key: impl Into<String>, by: i64) -> KvChange {
+        KvChange {
+            message: place(message),
+            key: key.into(),
+            change: KvOperation::Increment(by),
+        }
+    }
+
+    /// Removes a key.
+    pub fn delete(message: usize, key: impl Into<String>) -> KvChange {
+        KvChange {
+            message: place(message),
+            key: key.into(),
+            change: KvOperation::Delete,
+        }
+    }
+}
+
+/// A place of a batch, of which a guest has less than 4 GiB.
+fn place(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// Begins an instance: from now on a panic is a line of the log before it ends the instance.
@@ -284,6 +356,57 @@ macro_rules! webhook {
 
             $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
             $crate::bindings::webhook::export_webhook!(Component with_types_in $crate::bindings::webhook);
+        };
+    };
+}
+
+/// Makes a component of a type that is a [`Filter`] and a [`Consumer`], which two bindings run: each has instances of its own, and what
+/// one of them learns reaches the other through the keys of the plugin.
+#[macro_export]
+macro_rules! filter_and_consumer {
+    ($plugin:ty) => {
+        $crate::manifest!();
+
+        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Filter>::new;
+        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Consumer>::new;
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            std::thread_local! {
+                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
+            }
+
+            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
+                fn init(config: String) -> Result<(), String> {
+                    let plugin = $crate::bindings::started(<$plugin as $crate::Filter>::new, &config)?;
+                    PLUGIN.set(Some(plugin));
+                    Ok(())
+                }
+            }
+
+            impl $crate::bindings::filter::exports::penstock::plugin::before_send::Guest for Component {
+                fn handle(arena: Vec<u8>, index: Vec<u32>) -> (Vec<u8>, Vec<u32>) {
+                    PLUGIN.with_borrow_mut(|plugin| {
+                        let plugin = plugin.as_mut().expect("init comes before every call");
+                        $crate::bindings::judged(plugin, &arena, &index)
+                    })
+                }
+            }
+
+            impl $crate::bindings::consumer::exports::penstock::plugin::persist_after::Guest for Component {
+                fn handle(arena: Vec<u8>, index: Vec<u32>) -> Result<$crate::Done, $crate::Failure> {
+                    PLUGIN.with_borrow_mut(|plugin| {
+                        let plugin = plugin.as_mut().expect("init comes before every call");
+                        $crate::bindings::consumed(plugin, &arena, &index)
+                    })
+                }
+            }
+
+            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::filter::export_filter!(Component with_types_in $crate::bindings::filter);
+            $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
         };
     };
 }

@@ -37,6 +37,8 @@ penstock plugin: write a plugin, try it, and bring it to a broker. Run it within
       Shows what the plugin logged.
   penstock plugin dlq [list | replay ID... | drop ID...] [--bind ID] [--all] [--json]
       Lists the messages that the binding could not do, hands some or all of them out once more, or forgets them.
+  penstock plugin keys [list | get KEY | set KEY VALUE | delete KEY...] [--plugin NAME] [--ttl-ms MS] [--all] [--json]
+      Lists the keys of the plugin, or of the plugin NAME; shows, sets or deletes some, or deletes all of them.
 
 check, test, bench and deploy build first when the sources are newer than the component. Options:
   --dir DIR          the plugin's folder, if not this one
@@ -87,6 +89,8 @@ pub enum Action {
     Logs,
     /// Look after messages that it could not do.
     Letters,
+    /// Look after its keys.
+    Keys,
 }
 
 /// One command: its name, how many words may follow, and its own options.
@@ -182,6 +186,20 @@ const COMMANDS: &[Known] = &[
         usize::MAX,
         &["--dir", "--bind", "--all", "--json", "--server", "--api-key"],
     ),
+    known(
+        "keys",
+        Action::Keys,
+        usize::MAX,
+        &[
+            "--dir",
+            "--plugin",
+            "--ttl-ms",
+            "--all",
+            "--json",
+            "--server",
+            "--api-key",
+        ],
+    ),
 ];
 
 const OF_A_SERVER: &[&str] = &["--dir", "--server", "--api-key"];
@@ -234,6 +252,10 @@ pub struct Options {
     pub from: Option<u64>,
     /// The last one.
     pub to: Option<u64>,
+    /// The plugin, if not that of the folder.
+    pub plugin: Option<String>,
+    /// Life time of a value, ms.
+    pub ttl_ms: Option<u64>,
 }
 
 /// What was asked.
@@ -281,6 +303,9 @@ pub enum Error {
     /// Not a number.
     #[error("{0} {1}: a whole number")]
     Number(String, String),
+    /// Not a time.
+    #[error("--ttl-ms {0}: a whole number of milliseconds from 1")]
+    Ttl(String),
     /// Not a number of calls.
     #[error("--calls {0}: a whole number from 1")]
     Calls(String),
@@ -382,6 +407,11 @@ impl Options {
             "--from" => self.from = Some(number(name, value)?),
             "--to" => self.to = Some(number(name, value)?),
             "--digest" => self.digest = Some(value),
+            "--plugin" => self.plugin = Some(value),
+            "--ttl-ms" => {
+                let ttl = value.parse().ok().filter(|ttl| *ttl > 0);
+                self.ttl_ms = Some(ttl.ok_or(Error::Ttl(value))?);
+            }
             // The only one that is left.
             _ => {
                 let percent = value.parse().ok().filter(|percent| *percent <= 100);

@@ -1,10 +1,13 @@
 //! A plugin host of this process, for one component that its author tries.
 
 use crate::cache;
+use crate::trial::Table;
 use anyhow::Result;
-use penstock_plugin_host::{Host, HostConfig};
+use penstock_plugin_host::{Host, HostConfig, Keys};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Compiled components that are kept, with their checksums: one of JavaScript takes seconds to compile and 37 MB.
@@ -13,6 +16,8 @@ const KEPT: usize = 16;
 /// The host, and its folder when that goes with it.
 pub(crate) struct Local {
     pub(crate) host: Host,
+    /// The keys that the component has.
+    pub(crate) keys: Arc<Table>,
     _folder: Option<TempDir>,
 }
 
@@ -29,13 +34,17 @@ impl Local {
                 (folder.path().to_owned(), Some(folder))
             }
         };
-        let host = Host::start(HostConfig {
+        let keys = Arc::new(Table::default());
+        let config = HostConfig {
             cache,
             compiler: None,
             threads: 2,
-        })?;
+        };
+        // Filters read what is there at the moment, so that a case is like the one before.
+        let host = Host::with_keys(config, Arc::clone(&keys) as Arc<dyn Keys>, Duration::ZERO)?;
         Ok(Local {
             host,
+            keys,
             _folder: folder,
         })
     }

@@ -20,6 +20,7 @@ mod dev;
 mod embedded;
 mod folder;
 mod host;
+mod keys;
 mod letters;
 mod operate;
 mod status;
@@ -57,5 +58,6 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<()> {
         Action::Status => status::status(options, out),
         Action::Logs => status::logs(options, out),
         Action::Letters => letters::run(options, out),
+        Action::Keys => keys::run(options, out),
     }
 }

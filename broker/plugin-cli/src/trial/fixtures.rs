@@ -29,6 +29,11 @@ pub(super) struct Fixture {
     pub(super) config: Map<String, Value>,
     /// The hook that is called; the manifest's first unless given.
     pub(super) hook: Option<String>,
+    /// The keys of the plugin before, texts.
+    #[serde(default)]
+    pub(super) keys: BTreeMap<String, String>,
+    /// All of its keys after.
+    pub(super) expect_keys: Option<BTreeMap<String, String>>,
     /// Messages; those of one channel that follow each other are one batch.
     pub(super) messages: Vec<Given>,
     /// What must come of it.

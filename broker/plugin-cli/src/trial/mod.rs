@@ -3,10 +3,12 @@
 mod bench;
 mod compare;
 mod fixtures;
+mod keys;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use bench::run as bench;
+pub(crate) use keys::Table;
 
 use crate::arguments::Options;
 use crate::binding::{Binding, deadline};
@@ -20,6 +22,7 @@ use penstock_core::hooks::pipeline::Failure;
 use penstock_core::types::ChannelKey;
 use penstock_plugin_host::{Inspected, LoadRequest, inspect};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -153,6 +156,7 @@ impl<'a> Bench<'a> {
             Some(hook) => hook.clone(),
             None => self.hook(),
         };
+        self.local.keys.begin(&fixture.keys);
         self.case(
             &hook,
             &fixture.config,
@@ -176,12 +180,14 @@ impl<'a> Bench<'a> {
                     )],
                 },
             },
+            fixture.expect_keys.as_ref(),
         )
     }
 
     /// Whatever it answers, it must answer.
     fn survives(&mut self, config: &Map<String, Value>, given: &Given) -> Result<Outcome> {
         let hook = self.hook();
+        self.local.keys.begin(&BTreeMap::new());
         self.case(
             &hook,
             config,
@@ -190,6 +196,7 @@ impl<'a> Bench<'a> {
                 Err(failed @ Failed::Call(_)) => vec![compare::failure(failed)],
                 _ => Vec::new(),
             },
+            None,
         )
     }
 
@@ -222,22 +229,36 @@ impl<'a> Bench<'a> {
         config: &Map<String, Value>,
         messages: &[Given],
         compare: Compare<'_>,
+        keys: Option<&BTreeMap<String, String>>,
     ) -> Result<Outcome> {
         let version = self.load(hook, config)?;
-        let outcome = self.asked(&version, hook, messages, compare);
+        let outcome = self.asked(&version, hook, messages, (compare, keys));
         self.local.host.unload(&version);
         Ok(outcome)
     }
 
-    fn asked(&self, version: &Version, hook: &str, messages: &[Given], compare: Compare<'_>) -> Outcome {
+    fn asked(
+        &self,
+        version: &Version,
+        hook: &str,
+        messages: &[Given],
+        (compare, keys): (Compare<'_>, Option<&BTreeMap<String, String>>),
+    ) -> Outcome {
         let mut differences = Vec::new();
         let mut at = 0;
         for batch in messages.chunk_by(|left, right| left.channel() == right.channel()) {
-            differences.extend(compare(
-                at,
-                &self.ask(version, &batch[0].channel(), &work(hook, batch)),
-            ));
+            let returned = self.ask(version, &batch[0].channel(), &work(hook, batch));
+            differences.extend(compare(at, &returned));
+            if let Ok(Answer::Done { changes, .. }) = &returned
+                && let Err(error) = self.local.keys.change_all(changes)
+            {
+                differences.push(format!("its changes of keys cannot be made: {}", error.name()));
+            }
             at += batch.len();
+        }
+        let found = self.local.keys.shown();
+        if let Some(expected) = keys.filter(|expected| **expected != found) {
+            differences.push(format!("expected the keys {expected:?}, got {found:?}"));
         }
         if !differences.is_empty() {
             return Outcome {

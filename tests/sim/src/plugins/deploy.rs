@@ -70,7 +70,7 @@ impl Deployer {
                 rng.pick(&[None, Some(StartAt::Seq(3))]),
                 rng.pick(&[None, Some(StartAt::Earliest), Some(StartAt::Seq(2))]),
             ],
-            exact: rng.permille(500),
+            exact: rng.permille(800),
             patience: rng.pick(&[milliseconds(1_000), milliseconds(8_000), milliseconds(86_400_000)]),
             told: 0,
         }

@@ -6,6 +6,7 @@ mod consumers;
 mod desk;
 mod filters;
 mod inline;
+mod keys;
 mod languages;
 mod letters;
 mod refused;
