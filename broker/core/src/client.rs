@@ -57,6 +57,8 @@ pub struct Connect {
     pub device_flag: DeviceFlag,
     /// Client clock, ms since 1970.
     pub client_timestamp_ms: i64,
+    /// Address of the client as its gateway sees it, without the port; empty when it is not known.
+    pub address: Arc<str>,
 }
 
 /// A secret text: never printed (S24).
@@ -118,6 +120,8 @@ pub enum ServerFrame {
     Connack {
         /// Success or why not.
         reason: Reason,
+        /// Words of a plugin for the client, where the protocol has room for them (JSON-RPC).
+        text: Option<Arc<str>>,
         /// Server clock minus client clock, ms.
         time_difference_ms: i64,
         /// This node.

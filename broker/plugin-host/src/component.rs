@@ -34,11 +34,18 @@ pub enum Hook {
     BeforeSendTyped,
     /// `persist-after`.
     PersistAfter,
+    /// `session`.
+    Connect,
 }
 
 impl Hook {
     /// The hooks that this broker calls.
-    pub const ALL: [Hook; 3] = [Hook::BeforeSend, Hook::BeforeSendTyped, Hook::PersistAfter];
+    pub const ALL: [Hook; 4] = [
+        Hook::BeforeSend,
+        Hook::BeforeSendTyped,
+        Hook::PersistAfter,
+        Hook::Connect,
+    ];
 
     /// The interface that the component exports.
     #[must_use]
@@ -47,6 +54,7 @@ impl Hook {
             Hook::BeforeSend => "before-send",
             Hook::BeforeSendTyped => "before-send-typed",
             Hook::PersistAfter => "persist-after",
+            Hook::Connect => "session",
         }
     }
 
@@ -56,6 +64,7 @@ impl Hook {
         match self {
             Hook::BeforeSend | Hook::BeforeSendTyped => "before-send",
             Hook::PersistAfter => "persist-after",
+            Hook::Connect => "connect",
         }
     }
 }

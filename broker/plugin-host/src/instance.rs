@@ -13,9 +13,11 @@ use crate::manifest::InstancePolicy;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
 use crate::status::Board;
+use crate::session::{self, ConnectFunction};
 use crate::typed;
 use bytes::Bytes;
 use penstock_core::hooks::call::{Answer, Call, Failed, KvChange, KvOperation, Returned, Work};
+use penstock_core::hooks::gates::Request;
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Draft, Message};
 use penstock_core::types::{ChannelKey, Incarnation};
@@ -58,6 +60,7 @@ struct Exports {
     flat: Option<ComponentExportIndex>,
     typed: Option<ComponentExportIndex>,
     persist: Option<ComponentExportIndex>,
+    connect: Option<ComponentExportIndex>,
 }
 
 impl Prepared {
@@ -84,6 +87,7 @@ impl Prepared {
                 flat: function(component, Hook::BeforeSend.interface(), "handle"),
                 typed: function(component, Hook::BeforeSendTyped.interface(), "handle"),
                 persist: function(component, Hook::PersistAfter.interface(), "handle"),
+                connect: function(component, Hook::Connect.interface(), "connect"),
             },
             limits: inspected.manifest.limits(),
             per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
@@ -123,6 +127,7 @@ pub(crate) struct Guest {
     flat: Option<FlatFunction>,
     typed: Option<TypedFunction>,
     persist: Option<PersistFunction>,
+    connect: Option<ConnectFunction>,
     /// Room of the last frame.
     room: SharedFrame,
     calls_left: u32,
@@ -166,6 +171,12 @@ impl Guest {
             exports.persist.as_ref(),
             Hook::PersistAfter.interface(),
         )?;
+        let connect = typed_function(
+            &mut store,
+            &instance,
+            exports.connect.as_ref(),
+            Hook::Connect.interface(),
+        )?;
         let init: Option<InitFunction> =
             typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
         if let Some(init) = init {
@@ -183,6 +194,7 @@ impl Guest {
             flat,
             typed,
             persist,
+            connect,
             room: SharedFrame::default(),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
@@ -207,11 +219,15 @@ impl Guest {
         state.watch.refused = false;
         state.hold = Hold::of(patience);
         let returned = ticker.during(|| match &call.work {
-            Work::BeforeSend { drafts, wall_ms } => self.before_send(&call.channel, drafts, *wall_ms),
+            Work::Connect { request, wall_ms } => self.connect(request, *wall_ms),
+            Work::BeforeSend { drafts, wall_ms } => {
+                let channel = of_channel(call)?;
+                self.before_send(channel, drafts, *wall_ms)
+            }
             Work::PersistAfter {
                 incarnation,
                 messages,
-            } => self.persist_after(&call.channel, *incarnation, messages),
+            } => self.persist_after(of_channel(call)?, *incarnation, messages),
         });
         let memory = self.store.data().watch.memory;
         Ended {
@@ -271,6 +287,17 @@ impl Guest {
         frame::verdicts(&arena, &index, drafts, PAYLOAD_BYTES_MAX)
             .map(Answer::Verdicts)
             .map_err(|error| self.bad(&error.to_string()))
+    }
+
+    fn connect(&mut self, request: &Request, wall_ms: u64) -> Returned {
+        let Some(function) = self.connect else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        self.moment(wall_ms, seed_of(request.uid.as_str().as_bytes(), wall_ms));
+        let (found,) = self.run(&function, (session::request(request),))?;
+        session::decision(found)
+            .map(Answer::Decision)
+            .map_err(|why| self.bad(&why))
     }
 
     fn persist_after(
@@ -385,6 +412,11 @@ impl Guest {
         let state = self.store.data();
         state.board.log(level, state.now_ms, text);
     }
+}
+
+/// The channel of work that always has one.
+fn of_channel(call: &Call) -> Result<&ChannelKey, Failed> {
+    call.channel.as_ref().ok_or(Failed::Call(Failure::Host))
 }
 
 fn store(prepared: &Prepared) -> Store<State> {

@@ -26,6 +26,7 @@ mod manifest;
 mod packages;
 mod patience;
 mod refused;
+mod session;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -222,6 +222,7 @@ pub(super) fn check_binding(binding: &v1::Binding) -> Result<(), Refused> {
     check_name(&binding.plugin)?;
     let read = read_binding(binding)?;
     let whole = read.selector.is_bounded()
+        && !(read.hook == Hook::Connect && read.selector.names_channels())
         && DEADLINE.contains(&read.deadline)
         && read.config.len() + read.grants.len() <= CONFIG_BYTES_MAX
         && binding.on_error.len() <= FAILURES.len();

@@ -1,5 +1,6 @@
 //! What the core asks of a plugin, and what it gets back. Free of WebAssembly: the plugin host translates.
 
+use super::gates;
 use super::pipeline::{Failure, Verdict};
 use crate::message::{Draft, Message};
 use crate::types::{ChannelKey, Incarnation};
@@ -40,8 +41,8 @@ pub struct Version {
 pub struct Call {
     /// What runs.
     pub version: Version,
-    /// The channel of the work.
-    pub channel: ChannelKey,
+    /// The channel of the work; none when somebody connects.
+    pub channel: Option<ChannelKey>,
     /// An answer later than this is not waited for; the guest is stopped by then.
     pub within: Duration,
     /// What it is asked.
@@ -66,6 +67,13 @@ pub enum Work {
         /// The messages.
         messages: Vec<Message>,
     },
+    /// Say who may connect.
+    Connect {
+        /// Who wants to.
+        request: Box<gates::Request>,
+        /// Wall clock, ms since 1970: what the guest reads as the time.
+        wall_ms: u64,
+    },
 }
 
 /// What a plugin answered.
@@ -80,6 +88,8 @@ pub enum Answer {
         /// Changes of the binding's keys that these messages cause.
         changes: Vec<KvChange>,
     },
+    /// What becomes of [`Work::Connect`].
+    Decision(gates::Decision),
 }
 
 /// A change of one key, exactly once per message and key (M-18).

@@ -50,5 +50,7 @@ faults! {
     open_breaker_allows "An open breaker lets messages pass by a filter whose policy is to refuse them."
     half_open_lets_all_through "A half-open breaker lets every call through, not one."
     one_node_quarantines "One node of many is enough for a quarantine."
+    early_connects_pass "Who connects before the registry is known is asked no gate."
+    failed_gate_lets_pass "A gate that fails lets pass whom its policy is to refuse."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

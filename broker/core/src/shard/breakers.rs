@@ -13,6 +13,7 @@ use super::turn::Turn;
 use crate::controller::{Nodes, change_registry};
 use crate::effect::Effect;
 use crate::hooks::breaker::{Admission, Change, Head, Outcome, Probe};
+use crate::hooks::gates;
 use crate::hooks::call::{Answer, Call, Failed, Returned, Version, Work};
 use crate::plugins::{self, Digest, Failure, PlacedTrip, Registry};
 use crate::slot::Lane;
@@ -39,12 +40,13 @@ impl Made {
         let (asked, first) = match &call.work {
             Work::BeforeSend { drafts, .. } => (drafts.len(), None),
             Work::PersistAfter { messages, .. } => (messages.len(), messages.first()),
+            Work::Connect { .. } => (1, None),
         };
         Made {
             waits,
             version: call.version.clone(),
             probe,
-            head: first.map(|message| (call.channel.clone(), message.seq)),
+            head: call.channel.clone().zip(first.map(|message| message.seq)),
             asked,
         }
     }
@@ -90,7 +92,8 @@ fn outcome(returned: &Returned, asked: usize) -> Outcome {
     match returned {
         Ok(Answer::Verdicts(verdicts)) if verdicts.len() == asked => Outcome::Good,
         Ok(Answer::Done { messages, .. }) if *messages as usize <= asked => Outcome::Good,
-        Ok(Answer::Verdicts(_) | Answer::Done { .. }) => Outcome::Bad(Failure::BadOutput),
+        Ok(Answer::Decision(decision)) if gates::is_whole(decision) => Outcome::Good,
+        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_)) => Outcome::Bad(Failure::BadOutput),
         Err(Failed::Retry { .. } | Failed::Poison) => Outcome::Good,
         Err(Failed::Call(failure)) => Outcome::of(*failure),
     }

@@ -111,6 +111,8 @@ pub struct View {
     pub plugin_calls: usize,
     /// Batches that wait for a before-send stage.
     pub judging: usize,
+    /// Connections that wait for a gate, or for the registry.
+    pub entering: usize,
 }
 
 impl Shard {
@@ -175,6 +177,7 @@ impl Shard {
             registry: self.registry_revision(),
             plugin_calls: self.plugins.under_way(),
             judging: self.pipeline.running(),
+            entering: self.gates.waiting(),
         }
     }
 }

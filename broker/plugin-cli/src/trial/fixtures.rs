@@ -235,6 +235,7 @@ impl Given {
             payload: Bytes::from(payload),
             origin: None,
             subscribers: Arc::from([]),
+            attributes: None,
         }
     }
 }

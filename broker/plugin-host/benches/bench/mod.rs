@@ -91,6 +91,7 @@ pub(crate) fn call(version: &Version, messages: usize, payload: &[u8]) -> Call {
         payload: Bytes::copy_from_slice(payload),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     };
     Call {
         version: version.clone(),

@@ -157,6 +157,7 @@ pub(super) fn recv(id: MessageId, send: &Send, payload: Bytes) -> ServerFrame {
         payload,
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     };
     let committed = Committed {
         channel: ChannelKey::new("echo", ChannelKind::GROUP),
