@@ -8,7 +8,10 @@ mod tests;
 mod verdict;
 
 pub use frame::{Attributes, Batch, FrameError, Message};
-pub use guest::{Consumer, Done, Failure, FailureKind, Filter, KvChange, KvOperation, KvValue};
+pub use guest::{
+    Acceptance, ConnectRequest, Consumer, Denial, Done, Failure, FailureKind, Filter, Gate, KvChange,
+    KvOperation, KvValue,
+};
 pub use verdict::{Rewrite, Verdict, Verdicts};
 
 /// What the macros of this crate need; not for plugins.

@@ -34,6 +34,8 @@ pub enum Met {
     Recoveries,
     /// A version of a plugin was quarantined.
     Quarantines,
+    /// Somebody was let in whom a gate had accepted.
+    Admissions,
 }
 
 /// What 1,000 seeds at three nodes may not go without.
@@ -48,6 +50,7 @@ pub const REQUIRED: &[Met] = &[
     Met::Suspensions,
     Met::Recoveries,
     Met::Quarantines,
+    Met::Admissions,
 ];
 
 /// Counters of one seed or of many.

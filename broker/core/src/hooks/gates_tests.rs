@@ -155,7 +155,10 @@ fn without_a_gate_everybody_is_let_in_as_they_come() {
 
 #[test]
 fn what_a_gate_accepts_is_what_the_next_one_is_asked_about() {
-    let gates = vec![binding("low", 1, Policy::Reject), binding("high", 2, Policy::Reject)];
+    let gates = vec![
+        binding("low", 1, Policy::Reject),
+        binding("high", 2, Policy::Reject),
+    ];
     let mut world = World::new(gates);
     let out = world.ask("a");
     let (token, gate, uid) = call(&out);
@@ -174,7 +177,10 @@ fn what_a_gate_accepts_is_what_the_next_one_is_asked_about() {
 #[test]
 fn a_denial_is_the_end_and_never_says_success() {
     for (code, told) in [(19, 19), (1, 2)] {
-        let mut world = World::new(vec![binding("a", 2, Policy::Allow), binding("b", 1, Policy::Allow)]);
+        let mut world = World::new(vec![
+            binding("a", 2, Policy::Allow),
+            binding("b", 1, Policy::Allow),
+        ]);
         let (token, ..) = call(&world.ask("u"));
         let why = Refusal {
             reason: Reason(code),

@@ -377,12 +377,7 @@ impl Session {
     }
 
     /// Asks the gates. What is left of the time for the token check is their time too.
-    fn enter(
-        &mut self,
-        (hello, deadline): (Hello, Duration),
-        level: DeviceLevel,
-        context: &mut Context<'_>,
-    ) {
+    fn enter(&mut self, (hello, deadline): (Hello, Duration), level: DeviceLevel, context: &mut Context<'_>) {
         context.out.push(Output::Enter {
             connection: self.connection,
             request: hello.request(),

@@ -417,7 +417,12 @@ fn a_session_is_whom_the_gates_let_in() {
     let connection = ConnectionId(1);
     let frame = ClientFrame::Send(send(1, "g"));
     let outputs = world.input(Input::Frame { connection, frame });
-    let [Output::Submit { route, attributes, .. }] = &outputs[..] else {
+    let [
+        Output::Submit {
+            route, attributes, ..
+        },
+    ] = &outputs[..]
+    else {
         panic!("{outputs:?}");
     };
     let team = attributes.as_ref().and_then(|all| all.first());

@@ -13,8 +13,8 @@ use super::turn::Turn;
 use crate::controller::{Nodes, change_registry};
 use crate::effect::Effect;
 use crate::hooks::breaker::{Admission, Change, Head, Outcome, Probe};
-use crate::hooks::gates;
 use crate::hooks::call::{Answer, Call, Failed, Returned, Version, Work};
+use crate::hooks::gates;
 use crate::plugins::{self, Digest, Failure, PlacedTrip, Registry};
 use crate::slot::Lane;
 use crate::types::{GroupId, NodeId};
@@ -93,7 +93,9 @@ fn outcome(returned: &Returned, asked: usize) -> Outcome {
         Ok(Answer::Verdicts(verdicts)) if verdicts.len() == asked => Outcome::Good,
         Ok(Answer::Done { messages, .. }) if *messages as usize <= asked => Outcome::Good,
         Ok(Answer::Decision(decision)) if gates::is_whole(decision) => Outcome::Good,
-        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_)) => Outcome::Bad(Failure::BadOutput),
+        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_)) => {
+            Outcome::Bad(Failure::BadOutput)
+        }
         Err(Failed::Retry { .. } | Failed::Poison) => Outcome::Good,
         Err(Failed::Call(failure)) => Outcome::of(*failure),
     }

@@ -207,7 +207,9 @@ fn finished(returned: Returned, asked: usize) -> Result<usize, cursors::Failure>
             Ok(messages as usize)
         }
         // Changes of keys are not kept yet: to take the messages as done would lose them.
-        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Decision(_)) => retry(None, Cause::Call(Failure::BadOutput)),
+        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Decision(_)) => {
+            retry(None, Cause::Call(Failure::BadOutput))
+        }
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {
             Err(cursors::Failure::Untried)
         }

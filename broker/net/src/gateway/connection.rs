@@ -297,11 +297,12 @@ impl<D: Dispatch> Connection<D> {
         self.shared.metrics.frames_in.add(1);
     }
 
-    fn forward(&mut self, frame: penstock_core::client::ClientFrame) {
+    fn forward(&mut self, mut frame: penstock_core::client::ClientFrame) {
         use penstock_core::client::ClientFrame;
         self.unanswered.came(&frame, self.clock.now);
-        match &frame {
-            ClientFrame::Connect(_) => {
+        match &mut frame {
+            ClientFrame::Connect(connect) => {
+                connect.address = self.peer();
                 self.clock.connect_came = Some(self.clock.now);
                 self.pending.push_back(Inbound::Opened);
             }
@@ -312,6 +313,15 @@ impl<D: Dispatch> Connection<D> {
             | ClientFrame::Subscribe(_) => {}
         }
         self.pending.push_back(Inbound::Frame(frame));
+    }
+
+    /// The address of the client, or of the proxy before it; empty when the socket does not know it any more.
+    fn peer(&self) -> Arc<str> {
+        let address = self.stream.peer_addr();
+        address.map_or_else(
+            |_| Arc::from(""),
+            |address| address.ip().to_canonical().to_string().into(),
+        )
     }
 
     /// Puts queued frames into the output, up to its bound.
@@ -447,6 +457,7 @@ impl<D: Dispatch> Connection<D> {
         if overdue == CloseReason::ActivationFailed {
             let refusal = ServerFrame::Connack {
                 reason: Reason::SYSTEM_ERROR,
+                text: None,
                 time_difference_ms: 0,
                 node: 0,
             };

@@ -103,6 +103,7 @@ impl RpcSession {
             device_id: params.device_id.into(),
             device_flag: DeviceFlag(params.device_flag),
             client_timestamp_ms: params.client_timestamp,
+            address: Arc::from(""),
         }))
     }
 
@@ -175,9 +176,10 @@ impl RpcSession {
         let text = match frame {
             ServerFrame::Connack {
                 reason,
+                text,
                 time_difference_ms,
                 node,
-            } => self.connack(reason, time_difference_ms, node)?,
+            } => self.connack((reason, text), time_difference_ms, node)?,
             ServerFrame::SendAck {
                 client_seq,
                 id,
@@ -244,7 +246,12 @@ impl RpcSession {
         Some(text)
     }
 
-    fn connack(&mut self, reason: Reason, time_diff: i64, node: u64) -> Option<String> {
+    fn connack(
+        &mut self,
+        (reason, text): (Reason, Option<Arc<str>>),
+        time_diff: i64,
+        node: u64,
+    ) -> Option<String> {
         if self.phase != Phase::Connecting {
             return None;
         }
@@ -253,6 +260,7 @@ impl RpcSession {
             server_version: Version::LATEST.number(),
             time_diff,
             reason_code: reason.0,
+            reason: text.map(|text| text.to_string()),
             node_id: node,
         };
         if reason.is_success() {

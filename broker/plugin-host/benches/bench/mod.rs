@@ -95,7 +95,7 @@ pub(crate) fn call(version: &Version, messages: usize, payload: &[u8]) -> Call {
     };
     Call {
         version: version.clone(),
-        channel: ChannelKey::new("room", ChannelKind::GROUP),
+        channel: Some(ChannelKey::new("room", ChannelKind::GROUP)),
         within: Duration::from_secs(1),
         work: Work::BeforeSend {
             drafts: vec![draft; messages],

@@ -45,7 +45,10 @@ fn a_gate_sees_the_token_and_says_who_it_is() {
     // One attribute: name and value are both the text at 3072.
     let attributes = [3_072, 4, 3_072, 5];
     let accepted = decided(ask(TOKEN_IS_UID, &attributes, "bob")).expect("accepted");
-    assert_eq!((accepted.uid.as_str(), accepted.level), ("bob", DeviceLevel::Master));
+    assert_eq!(
+        (accepted.uid.as_str(), accepted.level),
+        ("bob", DeviceLevel::Master)
+    );
     let attributes: Vec<(&str, &str)> = accepted
         .attributes
         .iter()

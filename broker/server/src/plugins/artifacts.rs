@@ -91,15 +91,9 @@ fn artifact(inspected: &Inspected) -> Artifact {
     let names = inspected.hooks.iter().map(|hook| hook.name());
     Artifact {
         digest: inspected.digest,
-        hooks: names.filter_map(hook).collect(),
+        hooks: names.filter_map(Hook::named).collect(),
         facts: facts(inspected),
     }
-}
-
-fn hook(name: &str) -> Option<Hook> {
-    [Hook::BeforeSend, Hook::PersistAfter]
-        .into_iter()
-        .find(|hook| hook.name() == name)
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Refused {

@@ -148,7 +148,7 @@ impl Deployer {
             expected_revision,
             artifact: Artifact {
                 digest: digest(self.newest),
-                hooks: BTreeSet::from([Hook::BeforeSend, Hook::PersistAfter]),
+                hooks: BTreeSet::from(Hook::ALL),
                 facts: Bytes::new(),
             },
         })

@@ -135,6 +135,7 @@ impl ScriptedShard {
 
 fn connack(reason: Reason) -> ServerFrame {
     ServerFrame::Connack {
+        text: None,
         reason,
         time_difference_ms: -25,
         node: 3,

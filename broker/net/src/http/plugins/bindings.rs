@@ -157,10 +157,21 @@ async fn revision(state: &State, id: &str, named: Option<u64>) -> Result<u64, Re
 }
 
 fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
-    let hook = [Hook::BeforeSend, Hook::PersistAfter]
-        .into_iter()
-        .find(|hook| hook.name() == wanted.hook)
-        .ok_or_else(|| format!("hook `{}`: before-send or persist-after", wanted.hook))?;
+    let hook = Hook::named(&wanted.hook).ok_or_else(|| {
+        let names = Hook::ALL.map(Hook::name);
+        format!("hook `{}`: one of {}", wanted.hook, names.join(", "))
+    })?;
+    let WantedSelector {
+        channel_types,
+        channel_ids,
+        ..
+    } = &wanted.selector;
+    if hook == Hook::Connect && !(channel_types.is_empty() && channel_ids.is_empty()) {
+        return Err(
+            "selector: who connects is in no channel yet, so `connect` takes `uids` alone, and no `channel_types` or `channel_ids`"
+                .to_owned(),
+        );
+    }
     let bytes = |value: &Value| Bytes::from(value.to_string());
     Ok(Binding {
         id: Arc::from(id),

@@ -83,7 +83,7 @@ fn changes_that_do_not_fit() -> Result<()> {
         "/v1/bindings/x",
         &json!({ "plugin": NAME, "hook": "after-lunch" }),
     )?;
-    says(&hook, 400, "before-send or persist-after");
+    says(&hook, 400, "before-send, persist-after, connect");
     goes_on(&node, "after")
 }
 
