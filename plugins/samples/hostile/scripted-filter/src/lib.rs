@@ -150,6 +150,16 @@ fn verdict(message: Message<'_>) -> Verdict {
             text: CALLS.get().to_string(),
         };
     }
+    if has(payload, "attributes") {
+        let all = message.attributes();
+        let shown: Vec<String> = all
+            .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)))
+            .collect();
+        return Verdict::Reject {
+            code: 0,
+            text: shown.join(","),
+        };
+    }
     if has(payload, "rewrite") {
         let payload = format!(r#"{{"type":1,"content":"{}"}}"#, scripted("rewrite"));
         return Verdict::Rewrite(Rewrite {
