@@ -29,6 +29,7 @@ pub struct Entries {
     acted: BTreeMap<Place, Vec<(Duration, Option<u64>)>>,
     /// (connection, version) → when its acceptance arrives.
     accepted: BTreeMap<(usize, Version), Duration>,
+    denied: BTreeSet<usize>,
     /// Connections that were let in after a gate had accepted them.
     pub passed: u64,
 }
@@ -56,6 +57,17 @@ impl Entries {
     /// A gate accepts a connection; its shard hears that at this time.
     pub fn accepts(&mut self, connection: usize, version: &Version, at: Duration) {
         self.accepted.entry((connection, version.clone())).or_insert(at);
+    }
+
+    /// A gate denies a connection.
+    pub fn denies(&mut self, connection: usize) {
+        self.denied.insert(connection);
+    }
+
+    /// Whether a gate has denied a connection.
+    #[must_use]
+    pub fn is_denied(&self, connection: usize) -> bool {
+        self.denied.contains(&connection)
     }
 
     /// A connection is let in.

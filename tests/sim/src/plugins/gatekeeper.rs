@@ -11,6 +11,9 @@ use penstock_core::types::{DeviceLevel, Reason, Uid};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A code with which nobody but a gate refuses.
+pub const BANNED: Reason = Reason(19);
+
 /// The gates with their plugins.
 const GATES: [(&str, &str); 2] = [("front", "alpha"), ("side", "beta")];
 
@@ -108,7 +111,7 @@ impl Gatekeeper {
     pub fn decide(&mut self, version: &Version, request: &Request, calm: bool) -> Decision {
         if !calm && self.rng.permille(self.deny_permille) {
             return Err(Refusal {
-                reason: self.rng.pick(&[Reason::AUTH_FAIL, Reason(19)]),
+                reason: self.rng.pick(&[Reason::AUTH_FAIL, BANNED]),
                 text: Some(Arc::from("not today")),
             });
         }

@@ -5,7 +5,7 @@ mod deploy;
 mod gatekeeper;
 
 pub use deploy::{Deployer, changed_by};
-pub use gatekeeper::Gatekeeper;
+pub use gatekeeper::{BANNED, Gatekeeper};
 
 use crate::invariants::m_19::{marked, number};
 use crate::oracle;

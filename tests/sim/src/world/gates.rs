@@ -30,10 +30,12 @@ impl World {
                     return (after, failed(Failure::NotReady));
                 };
                 let decision = keeper.decide(version, request, calm);
-                let connection = request.address.parse();
-                if let (Ok(_), Ok(connection)) = (&decision, connection) {
+                let connection = request.address.parse().expect("a number of ours");
+                if decision.is_ok() {
                     let at = self.now + after;
                     self.oracle.entries.accepts(connection, version, at);
+                } else {
+                    self.oracle.entries.denies(connection);
                 }
                 self.coverage.fault(
                     if decision.is_ok() {
