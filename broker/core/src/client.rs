@@ -185,6 +185,19 @@ pub enum ServerFrame {
     },
 }
 
+impl ServerFrame {
+    /// A CONNACK that refuses with this reason alone.
+    #[must_use]
+    pub fn refusal(reason: Reason) -> ServerFrame {
+        ServerFrame::Connack {
+            reason,
+            text: None,
+            time_difference_ms: 0,
+            node: 0,
+        }
+    }
+}
+
 /// Why a connection was closed: a metrics label and, on WebSocket, the close text. Bounded set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CloseReason {

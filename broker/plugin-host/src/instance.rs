@@ -221,13 +221,13 @@ impl Guest {
         let returned = ticker.during(|| match &call.work {
             Work::Connect { request, wall_ms } => self.connect(request, *wall_ms),
             Work::BeforeSend { drafts, wall_ms } => {
-                let channel = of_channel(call)?;
+                let channel = call.of_channel()?;
                 self.before_send(channel, drafts, *wall_ms)
             }
             Work::PersistAfter {
                 incarnation,
                 messages,
-            } => self.persist_after(of_channel(call)?, *incarnation, messages),
+            } => self.persist_after(call.of_channel()?, *incarnation, messages),
         });
         let memory = self.store.data().watch.memory;
         Ended {
@@ -412,11 +412,6 @@ impl Guest {
         let state = self.store.data();
         state.board.log(level, state.now_ms, text);
     }
-}
-
-/// The channel of work that always has one.
-fn of_channel(call: &Call) -> Result<&ChannelKey, Failed> {
-    call.channel.as_ref().ok_or(Failed::Call(Failure::Host))
 }
 
 fn store(prepared: &Prepared) -> Store<State> {

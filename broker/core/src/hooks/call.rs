@@ -1,7 +1,7 @@
 //! What the core asks of a plugin, and what it gets back. Free of WebAssembly: the plugin host translates.
 
-use super::gates;
 use super::pipeline::{Failure, Verdict};
+use crate::entrance::{Decision, Request};
 use crate::message::{Draft, Message};
 use crate::types::{ChannelKey, Incarnation};
 use bytes::Bytes;
@@ -49,6 +49,16 @@ pub struct Call {
     pub work: Work,
 }
 
+impl Call {
+    /// The channel of work that always has one.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn of_channel(&self) -> Result<&ChannelKey, Failed> {
+        self.channel.as_ref().ok_or(Failed::Call(Failure::Host))
+    }
+}
+
 /// What a plugin is asked to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
@@ -70,7 +80,7 @@ pub enum Work {
     /// Say who may connect.
     Connect {
         /// Who wants to.
-        request: Box<gates::Request>,
+        request: Box<Request>,
         /// Wall clock, ms since 1970: what the guest reads as the time.
         wall_ms: u64,
     },
@@ -89,7 +99,7 @@ pub enum Answer {
         changes: Vec<KvChange>,
     },
     /// What becomes of [`Work::Connect`].
-    Decision(gates::Decision),
+    Decision(Decision),
 }
 
 /// A change of one key, exactly once per message and key (M-18).

@@ -17,78 +17,14 @@
 
 use super::call::Version;
 use super::faults::Faults;
-use crate::client::Secret;
-use crate::message::{Attributes, Refusal};
+use crate::entrance::{ATTRIBUTES_BYTES_MAX, attributes_bytes};
+pub use crate::entrance::{Acceptance, Admitted, Decision, Request};
+use crate::message::Refusal;
 use crate::plugins::{Bound, Failure, Hook, Policy, Registry};
-use crate::types::{ConnectionId, DeviceFlag, DeviceLevel, Now, Reason, Token, Uid};
-use penstock_wire::channel_id::check_uid;
+use crate::types::{ConnectionId, DeviceLevel, Now, Reason, Token};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Most bytes that the attributes of a session may have, names and values together.
-pub const ATTRIBUTES_BYTES_MAX: usize = 4 << 10;
-
-/// Who wants to connect, as a gate sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The user: as the client says and its token proves, or as the gate before said.
-    pub uid: Uid,
-    /// What the client showed.
-    pub token: Secret,
-    /// Device id.
-    pub device_id: Arc<str>,
-    /// Device flag.
-    pub flag: DeviceFlag,
-    /// Address of the client, without its port; empty when it is not known.
-    pub address: Arc<str>,
-}
-
-/// What a gate accepts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acceptance {
-    /// The user that the session belongs to.
-    pub uid: Uid,
-    /// Device level.
-    pub level: DeviceLevel,
-    /// Names and values, kept with the session.
-    pub attributes: Vec<(Arc<str>, Arc<str>)>,
-}
-
-impl Acceptance {
-    /// Why it is none, if so.
-    #[must_use]
-    pub fn flaw(&self) -> Option<String> {
-        if let Err(error) = check_uid(self.uid.as_str()) {
-            return Some(format!("its uid is none: {error}"));
-        }
-        let found = bytes(&self.attributes);
-        (found > ATTRIBUTES_BYTES_MAX)
-            .then(|| format!("its attributes have {found} bytes, at most {ATTRIBUTES_BYTES_MAX} are kept"))
-    }
-}
-
-/// What a gate answers.
-pub type Decision = Result<Acceptance, Refusal>;
-
-/// Whether an answer is one.
-#[must_use]
-pub fn is_whole(decision: &Decision) -> bool {
-    decision
-        .as_ref()
-        .map_or(true, |acceptance| acceptance.flaw().is_none())
-}
-
-/// A session that may begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admitted {
-    /// Whose it is.
-    pub uid: Uid,
-    /// Device level.
-    pub level: DeviceLevel,
-    /// What the gates know of it.
-    pub attributes: Option<Attributes>,
-}
 
 /// What the gates are told.
 #[derive(Clone, Debug, PartialEq)]
@@ -345,7 +281,7 @@ impl Passage {
         let mut attributes = self.attributes.clone();
         attributes.retain(|(name, _)| acceptance.attributes.iter().all(|(other, _)| other != name));
         attributes.extend(acceptance.attributes);
-        if bytes(&attributes) > ATTRIBUTES_BYTES_MAX {
+        if attributes_bytes(&attributes) > ATTRIBUTES_BYTES_MAX {
             return Err(Failure::BadOutput);
         }
         self.attributes = attributes;
@@ -379,11 +315,6 @@ fn denial(mut why: Refusal) -> Refusal {
         why.reason = Reason::AUTH_FAIL;
     }
     why.bounded()
-}
-
-fn bytes(attributes: &[(Arc<str>, Arc<str>)]) -> usize {
-    let lengths = attributes.iter().map(|(name, value)| name.len() + value.len());
-    lengths.sum()
 }
 
 #[cfg(test)]

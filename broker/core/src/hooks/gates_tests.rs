@@ -1,8 +1,11 @@
 //! Connections on their way through scripted gates.
 
 use super::*;
+use crate::client::Secret;
+use crate::entrance::is_whole;
 use crate::hooks::call::Digest;
 use crate::plugins::{Artifact, Binding, OnError, Plugin, Rollout, Selector};
+use crate::types::{DeviceFlag, Uid};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 

@@ -39,7 +39,7 @@ pub use collection::Sessions;
 pub use faults::{Fault, Faults};
 
 use crate::client::{ClientFrame, CloseReason, Secret, Send, ServerFrame};
-use crate::hooks::gates;
+use crate::entrance;
 use crate::limits::Limits;
 use crate::message::{Attributes, Committed, Outcome, Refusal};
 use crate::types::{
@@ -79,7 +79,7 @@ pub enum Input {
         /// From the question.
         connection: ConnectionId,
         /// Let in or refused.
-        result: Result<gates::Admitted, Refusal>,
+        result: Result<entrance::Admitted, Refusal>,
     },
     /// Answer to [`Output::Register`]: the route is live at the presence authority, or the reason for CONNACK.
     Registered {
@@ -199,7 +199,7 @@ pub enum Output {
         /// The connection: it names the answer.
         connection: ConnectionId,
         /// Who wants in.
-        request: Box<gates::Request>,
+        request: Box<entrance::Request>,
         /// The level of the token.
         level: DeviceLevel,
     },

@@ -1,7 +1,7 @@
 //! How far a client connection is.
 
 use crate::client::Secret;
-use crate::hooks::gates::Request;
+use crate::entrance::Request;
 use crate::message::Attributes;
 use crate::types::{DeviceFlag, Route, Token, Uid};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use super::sends::Sends;
 use super::subscriptions::Subscriptions;
 use super::{Offer, Offered, Output, Settings};
 use crate::client::{ClientFrame, CloseReason, Connect, Protocol, ServerFrame, Subscribe};
-use crate::hooks::gates::Admitted;
+use crate::entrance::Admitted;
 use crate::message::{Outcome, Refusal};
 use crate::types::{
     ConnectionId, DeviceFlag, DeviceLevel, MessageId, NodeId, Now, Reason, Route, Seq, Token, Uid,

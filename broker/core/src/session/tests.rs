@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::client::{Connect, Protocol, Subscribe};
-use crate::hooks::gates::Admitted;
+use crate::entrance::Admitted;
 use crate::message::{Draft, Message, MessageFlags};
 use crate::types::{ChannelKey, Incarnation, MessageId, Now, Seq};
 use bytes::Bytes;

@@ -12,9 +12,9 @@ use super::plugins::Waits;
 use super::turn::Turn;
 use crate::controller::{Nodes, change_registry};
 use crate::effect::Effect;
+use crate::entrance::is_whole;
 use crate::hooks::breaker::{Admission, Change, Head, Outcome, Probe};
 use crate::hooks::call::{Answer, Call, Failed, Returned, Version, Work};
-use crate::hooks::gates;
 use crate::plugins::{self, Digest, Failure, PlacedTrip, Registry};
 use crate::slot::Lane;
 use crate::types::{GroupId, NodeId};
@@ -92,7 +92,7 @@ fn outcome(returned: &Returned, asked: usize) -> Outcome {
     match returned {
         Ok(Answer::Verdicts(verdicts)) if verdicts.len() == asked => Outcome::Good,
         Ok(Answer::Done { messages, .. }) if *messages as usize <= asked => Outcome::Good,
-        Ok(Answer::Decision(decision)) if gates::is_whole(decision) => Outcome::Good,
+        Ok(Answer::Decision(decision)) if is_whole(decision) => Outcome::Good,
         Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_)) => {
             Outcome::Bad(Failure::BadOutput)
         }

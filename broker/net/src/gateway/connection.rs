@@ -302,7 +302,7 @@ impl<D: Dispatch> Connection<D> {
         self.unanswered.came(&frame, self.clock.now);
         match &mut frame {
             ClientFrame::Connect(connect) => {
-                connect.address = self.peer();
+                connect.address = crate::addresses::peer(&self.stream);
                 self.clock.connect_came = Some(self.clock.now);
                 self.pending.push_back(Inbound::Opened);
             }
@@ -313,15 +313,6 @@ impl<D: Dispatch> Connection<D> {
             | ClientFrame::Subscribe(_) => {}
         }
         self.pending.push_back(Inbound::Frame(frame));
-    }
-
-    /// The address of the client, or of the proxy before it; empty when the socket does not know it any more.
-    fn peer(&self) -> Arc<str> {
-        let address = self.stream.peer_addr();
-        address.map_or_else(
-            |_| Arc::from(""),
-            |address| address.ip().to_canonical().to_string().into(),
-        )
     }
 
     /// Puts queued frames into the output, up to its bound.
@@ -455,12 +446,7 @@ impl<D: Dispatch> Connection<D> {
 
     fn late(&mut self, overdue: CloseReason) -> End {
         if overdue == CloseReason::ActivationFailed {
-            let refusal = ServerFrame::Connack {
-                reason: Reason::SYSTEM_ERROR,
-                text: None,
-                time_difference_ms: 0,
-                node: 0,
-            };
+            let refusal = ServerFrame::refusal(Reason::SYSTEM_ERROR);
             self.write_server_frame(refusal);
         }
         overdue.into()
