@@ -2,7 +2,7 @@
 //! parts that it calls or exports, and its world is what they are together. Whole worlds would not do: two of them export the
 //! same interface, and the macros that export it would have the same name.
 
-pub use crate::guest::{consumed, judged, rendered, started};
+pub use crate::guest::{admitted, consumed, judged, rendered, started};
 
 pub mod offers {
     wit_bindgen::generate!({
@@ -93,5 +93,20 @@ pub mod webhook {
         with: {
             "penstock:plugin/types@1.0.0": crate::bindings::offers::penstock::plugin::types,
         },
+    });
+}
+
+pub mod gate {
+    wit_bindgen::generate!({
+        path: "../wit/v1",
+        inline: "
+            package penstock:admit;
+            world admit {
+                export penstock:plugin/session@1.0.0;
+            }
+        ",
+        pub_export_macro: true,
+        export_macro_name: "export_gate",
+        default_bindings_module: "penstock_plugin_sdk::bindings::gate",
     });
 }

@@ -6,6 +6,7 @@ use crate::verdict::{Verdict, Verdicts};
 use std::time::Duration;
 
 pub use crate::bindings::consumer::exports::penstock::plugin::persist_after::Done;
+pub use crate::bindings::gate::exports::penstock::plugin::session::{Acceptance, ConnectRequest, Denial};
 pub use crate::bindings::offers::penstock::plugin::types::{
     Failure, FailureKind, Header, HttpRequest, KvChange, KvOperation, KvValue,
 };
@@ -36,6 +37,62 @@ pub trait Consumer: Sized + 'static {
     /// # Errors
     /// When nothing of the batch was done, and what the broker does about it.
     fn persist_after(&mut self, batch: &Batch<'_>) -> Result<Done, Failure>;
+}
+
+/// Says who may connect, and as whom. Give the type to [`gate!`](crate::gate).
+///
+/// ```
+/// use penstock_plugin_sdk::{Acceptance, ConnectRequest, Denial, Gate};
+///
+/// /// Lets nobody in who is on a list, and tells the filters what everybody else pays.
+/// struct Club {
+///     banned: Vec<String>,
+/// }
+///
+/// impl Gate for Club {
+///     fn new(config: &str) -> Result<Self, String> {
+///         let banned = config.split_whitespace().map(str::to_owned).collect();
+///         Ok(Self { banned })
+///     }
+///
+///     fn connect(&mut self, request: ConnectRequest) -> Result<Acceptance, Denial> {
+///         if self.banned.contains(&request.uid) {
+///             return Err(Denial { code: 19, text: "you are banned".to_owned() });
+///         }
+///         let plan = if request.token.starts_with("paid-") { "paid" } else { "free" };
+///         Ok(Acceptance {
+///             uid: request.uid,
+///             level: 0,
+///             attributes: vec![("plan".to_owned(), plan.to_owned())],
+///         })
+///     }
+/// }
+///
+/// let mut club = Club::new("eve")?;
+/// let request = |uid: &str| ConnectRequest {
+///     uid: uid.to_owned(),
+///     token: "paid-7".to_owned(),
+///     device_id: String::new(),
+///     device_flag: 1,
+///     address: "192.0.2.7".to_owned(),
+/// };
+/// let accepted = club.connect(request("ann")).map_err(|denial| denial.text)?;
+/// assert_eq!(accepted.attributes, [("plan".to_owned(), "paid".to_owned())]);
+/// assert_eq!(club.connect(request("eve")).map(|_| ()).unwrap_err().code, 19);
+/// # Ok::<(), String>(())
+/// ```
+pub trait Gate: Sized + 'static {
+    /// Made once for each instance, of the configuration of the binding: JSON text.
+    ///
+    /// # Errors
+    /// When the configuration is wrong; the text is shown to the operator.
+    fn new(config: &str) -> Result<Self, String>;
+
+    /// The decision on somebody whose token the broker has checked. The client waits for it.
+    ///
+    /// # Errors
+    /// When the session is refused: with which code, and words for clients that have room for them.
+    fn connect(&mut self, request: ConnectRequest) -> Result<Acceptance, Denial>;
 }
 
 /// Turns events into requests, which the broker signs and delivers. Give the type to [`webhook!`](crate::webhook).
@@ -205,6 +262,14 @@ pub fn consumed(consumer: &mut impl Consumer, arena: &[u8], index: &[u32]) -> Re
     consumer.persist_after(&batch)
 }
 
+/// Answers a call of `connect`.
+///
+/// # Errors
+/// The plugin's refusal.
+pub fn admitted(gate: &mut impl Gate, request: ConnectRequest) -> Result<Acceptance, Denial> {
+    gate.connect(request)
+}
+
 /// Answers a call of `webhook`.
 ///
 /// # Errors
@@ -311,6 +376,46 @@ macro_rules! consumer {
 
             $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
             $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
+        };
+    };
+}
+
+/// Makes a component of a [`Gate`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it
+/// only checks that the type is a gate.
+#[macro_export]
+macro_rules! gate {
+    ($plugin:ty) => {
+        $crate::manifest!();
+
+        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Gate>::new;
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            std::thread_local! {
+                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
+            }
+
+            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
+                fn init(config: String) -> Result<(), String> {
+                    let plugin = $crate::bindings::started(<$plugin as $crate::Gate>::new, &config)?;
+                    PLUGIN.set(Some(plugin));
+                    Ok(())
+                }
+            }
+
+            impl $crate::bindings::gate::exports::penstock::plugin::session::Guest for Component {
+                fn connect(request: $crate::ConnectRequest) -> Result<$crate::Acceptance, $crate::Denial> {
+                    PLUGIN.with_borrow_mut(|plugin| {
+                        let plugin = plugin.as_mut().expect("init comes before every call");
+                        $crate::bindings::admitted(plugin, request)
+                    })
+                }
+            }
+
+            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::gate::export_gate!(Component with_types_in $crate::bindings::gate);
         };
     };
 }

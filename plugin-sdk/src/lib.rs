@@ -9,8 +9,8 @@ mod verdict;
 
 pub use frame::{Attributes, Batch, FrameError, Message};
 pub use guest::{
-    Consumer, Done, Event, Failure, FailureKind, Filter, Header, HttpRequest, KvChange, KvOperation, KvValue,
-    Webhook,
+    Acceptance, ConnectRequest, Consumer, Denial, Done, Event, Failure, FailureKind, Filter, Gate, Header,
+    HttpRequest, KvChange, KvOperation, KvValue, Webhook,
 };
 pub use verdict::{Rewrite, Verdict, Verdicts};
 

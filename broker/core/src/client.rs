@@ -57,6 +57,8 @@ pub struct Connect {
     pub device_flag: DeviceFlag,
     /// Client clock, ms since 1970.
     pub client_timestamp_ms: i64,
+    /// Address of the client as its gateway sees it, without the port; empty when it is not known.
+    pub address: Arc<str>,
 }
 
 /// A secret text: never printed (S24).
@@ -118,6 +120,8 @@ pub enum ServerFrame {
     Connack {
         /// Success or why not.
         reason: Reason,
+        /// Words of a plugin for the client, where the protocol has room for them (JSON-RPC).
+        text: Option<Arc<str>>,
         /// Server clock minus client clock, ms.
         time_difference_ms: i64,
         /// This node.
@@ -179,6 +183,19 @@ pub enum ServerFrame {
         /// Text for people.
         text: &'static str,
     },
+}
+
+impl ServerFrame {
+    /// A CONNACK that refuses with this reason alone.
+    #[must_use]
+    pub fn refusal(reason: Reason) -> ServerFrame {
+        ServerFrame::Connack {
+            reason,
+            text: None,
+            time_difference_ms: 0,
+            node: 0,
+        }
+    }
 }
 
 /// Why a connection was closed: a metrics label and, on WebSocket, the close text. Bounded set.

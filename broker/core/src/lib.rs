@@ -13,6 +13,7 @@ pub mod codec;
 pub mod controller;
 pub mod delivery;
 pub mod effect;
+pub mod entrance;
 pub mod hooks;
 pub mod invariant;
 pub mod limits;

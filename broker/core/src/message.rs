@@ -15,6 +15,9 @@ pub struct MessageFlags {
     pub sync_once: bool,
 }
 
+/// What the gates that a session passed know of it: names and values, in order.
+pub type Attributes = Arc<[(Arc<str>, Arc<str>)]>;
+
 /// A message to be appended, as the sender gave it, after normalisation and permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
@@ -37,6 +40,8 @@ pub struct Draft {
     /// The receivers that the request named; empty when the members of the channel receive it. They stand in the record,
     /// because nothing else keeps them (PC-2: a send writes no membership row).
     pub subscribers: Arc<[Uid]>,
+    /// The attributes of the session that sent it, for the before-send stages alone: they are not stored.
+    pub attributes: Option<Attributes>,
 }
 
 /// A stored message (AP-4: id and stamp are set once, by the append authority).

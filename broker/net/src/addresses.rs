@@ -1,8 +1,16 @@
-//! How many connections each address has: one host must not take all the places of a listener (rule S10).
+//! Addresses of clients, and how many connections each has: one host must not take all the places of a listener (rule S10).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpStream;
+
+/// The address at the other end of a connection: of the client, or of the proxy before it. Empty when the socket does not know it
+/// any more.
+pub(crate) fn peer(stream: &TcpStream) -> Arc<str> {
+    let address = stream.peer_addr().map(|address| address.ip().to_canonical());
+    address.map_or_else(|_| Arc::from(""), |address| Arc::from(address.to_string()))
+}
 
 /// The number of connections of each address.
 #[derive(Debug, Default)]

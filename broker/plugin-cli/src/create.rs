@@ -19,7 +19,7 @@ const VENDORED_CONTRACT: &str = "vendor/wit/v1";
 const VENDORED_SDK: &str = "vendor/penstock-plugin-sdk";
 
 /// Hooks that templates answer: the first unless it is said, which every language has.
-const HOOKS: [&str; 3] = [FIRST_HOOK, "persist-after", "webhook"];
+const HOOKS: [&str; 4] = [FIRST_HOOK, "persist-after", "webhook", "connect"];
 const FIRST_HOOK: &str = "before-send";
 /// The folder of fixtures, which belong to one hook.
 const FIXTURES: &str = "fixtures/";
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     ensure!(
         HOOKS.contains(&hook),
         "--hook {hook}: the templates answer {}",
-        HOOKS.join(" or ")
+        HOOKS.join(", ")
     );
     let folder = options.folder.clone().unwrap_or_default().join(name);
     ensure!(
@@ -274,6 +274,7 @@ mod tests {
             fixtures(&webhook),
             ["fixtures/lines.json", "fixtures/no-url.json"]
         );
+        assert_eq!(fixtures(&paths("connect")?), ["fixtures/banned.json"]);
         assert!(!fixtures(&filter).contains(&"fixtures/tags.json".to_owned()));
         Ok(())
     }

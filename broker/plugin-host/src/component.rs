@@ -42,15 +42,18 @@ pub enum Hook {
     PersistAfter,
     /// `webhook`.
     Webhook,
+    /// `session`.
+    Connect,
 }
 
 impl Hook {
     /// The hooks that this broker calls.
-    pub const ALL: [Hook; 4] = [
+    pub const ALL: [Hook; 5] = [
         Hook::BeforeSend,
         Hook::BeforeSendTyped,
         Hook::PersistAfter,
         Hook::Webhook,
+        Hook::Connect,
     ];
 
     /// The interface that the component exports.
@@ -61,6 +64,7 @@ impl Hook {
             Hook::BeforeSendTyped => "before-send-typed",
             Hook::PersistAfter => "persist-after",
             Hook::Webhook => "webhook",
+            Hook::Connect => "session",
         }
     }
 
@@ -71,6 +75,7 @@ impl Hook {
             Hook::BeforeSend | Hook::BeforeSendTyped => "before-send",
             Hook::PersistAfter => "persist-after",
             Hook::Webhook => "webhook",
+            Hook::Connect => "connect",
         }
     }
 }

@@ -15,10 +15,12 @@ use crate::manifest::InstancePolicy;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
 use crate::requests;
+use crate::session::{self, ConnectFunction};
 use crate::status::Board;
 use crate::typed;
 use bytes::Bytes;
 use penstock_core::hooks::call::{Answer, Call, Failed, KvChange, KvOperation, Returned, Work};
+use penstock_core::hooks::gates::Request;
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Draft, Message};
 use penstock_core::types::{ChannelKey, Incarnation};
@@ -65,6 +67,7 @@ struct Exports {
     typed: Option<ComponentExportIndex>,
     persist: Option<ComponentExportIndex>,
     render: Option<ComponentExportIndex>,
+    connect: Option<ComponentExportIndex>,
 }
 
 impl Prepared {
@@ -95,6 +98,7 @@ impl Prepared {
                 typed: function(component, Hook::BeforeSendTyped.interface(), "handle"),
                 persist: function(component, Hook::PersistAfter.interface(), "handle"),
                 render: function(component, Hook::Webhook.interface(), "render"),
+                connect: function(component, Hook::Connect.interface(), "connect"),
             },
             limits: inspected.manifest.limits(),
             per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
@@ -138,6 +142,7 @@ pub(crate) struct Guest {
     typed: Option<TypedFunction>,
     persist: Option<PersistFunction>,
     render: Option<RenderFunction>,
+    connect: Option<ConnectFunction>,
     /// Room of the last frame.
     room: SharedFrame,
     calls_left: u32,
@@ -188,6 +193,12 @@ impl Guest {
             exports.render.as_ref(),
             Hook::Webhook.interface(),
         )?;
+        let connect = typed_function(
+            &mut store,
+            &instance,
+            exports.connect.as_ref(),
+            Hook::Connect.interface(),
+        )?;
         let init: Option<InitFunction> =
             typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
         if let Some(init) = init {
@@ -206,6 +217,7 @@ impl Guest {
             typed,
             persist,
             render,
+            connect,
             room: SharedFrame::default(),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
@@ -235,12 +247,18 @@ impl Guest {
                 Patience::Shard => Duration::ZERO,
             };
         let returned = ticker.during(|| match &call.work {
-            Work::BeforeSend { drafts, wall_ms } => self.before_send(&call.channel, drafts, *wall_ms),
+            Work::Connect { request, wall_ms } => self.connect(request, *wall_ms),
+            Work::BeforeSend { drafts, wall_ms } => {
+                let channel = call.of_channel()?;
+                self.before_send(channel, drafts, *wall_ms)
+            }
             Work::PersistAfter {
                 incarnation,
                 messages,
-            } => self.persist_after(&call.channel, *incarnation, messages),
-            Work::Webhook { window, messages } => self.render(&call.channel, window.incarnation, messages),
+            } => self.persist_after(call.of_channel()?, *incarnation, messages),
+            Work::Webhook { window, messages } => {
+                self.render(call.of_channel()?, window.incarnation, messages)
+            }
         });
         let memory = self.store.data().watch.memory;
         Ended {
@@ -301,6 +319,17 @@ impl Guest {
         frame::verdicts(&arena, &index, drafts, PAYLOAD_BYTES_MAX)
             .map(Answer::Verdicts)
             .map_err(|error| self.bad(&error.to_string()))
+    }
+
+    fn connect(&mut self, request: &Request, wall_ms: u64) -> Returned {
+        let Some(function) = self.connect else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        self.moment(wall_ms, seed_of(request.uid.as_str().as_bytes(), wall_ms));
+        let (found,) = self.run(&function, (session::request(request),))?;
+        session::decision(found)
+            .map(Answer::Decision)
+            .map_err(|why| self.bad(&why))
     }
 
     fn persist_after(

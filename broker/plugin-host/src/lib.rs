@@ -29,6 +29,7 @@ mod packages;
 mod patience;
 mod refused;
 mod requests;
+mod session;
 mod status;
 #[cfg(test)]
 mod tests;

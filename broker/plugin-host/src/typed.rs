@@ -19,8 +19,14 @@ pub(crate) fn outgoing(channel: &ChannelKey, draft: &Draft) -> Outgoing {
         topic: draft.topic.to_string(),
         expire_seconds: draft.expire_s,
         payload: draft.payload.to_vec(),
-        attributes: Vec::new(),
+        attributes: attributes(draft),
     }
+}
+
+fn attributes(draft: &Draft) -> Vec<(String, String)> {
+    let all = draft.attributes.iter().flat_map(|all| all.iter());
+    all.map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
 }
 
 /// One verdict for each of the drafts, from what a guest returned.
@@ -87,6 +93,14 @@ fn verdict_of(
                 topic: rewrite.topic.map_or_else(|| Arc::clone(&draft.topic), Arc::from),
             }))
         }
+    }
+}
+
+/// The code that a client gets whose connection is denied: 0 leaves it to the broker. The core keeps the one of success from it.
+pub(crate) fn denial_code(code: u8) -> Reason {
+    match code {
+        0 => Reason::AUTH_FAIL,
+        code => Reason(code),
     }
 }
 

@@ -101,14 +101,23 @@ impl Raw {
     /// # Errors
     /// When it is not admitted.
     pub fn session(address: &str, uid: &str, device: &str) -> Result<Self> {
-        let mut raw = Self::websocket(address)?;
-        let params = json!({ "uid": uid, "token": "any", "deviceId": device, "deviceFlag": 1 });
-        raw.call("connect", "connect", &params)?;
-        let answer = raw.answer("connect")?;
+        let (raw, answer) = Self::asking(address, (uid, device), "any")?;
         if answer["result"]["reasonCode"] != 1 {
             bail!("not admitted: {answer}");
         }
         Ok(raw)
+    }
+
+    /// Asks for a JSON-RPC session of this user's device with this token, and returns the answer too.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn asking(address: &str, (uid, device): (&str, &str), token: &str) -> Result<(Self, Value)> {
+        let mut raw = Self::websocket(address)?;
+        let params = json!({ "uid": uid, "token": token, "deviceId": device, "deviceFlag": 1 });
+        raw.call("connect", "connect", &params)?;
+        let answer = raw.answer("connect")?;
+        Ok((raw, answer))
     }
 
     /// A second handle of the same connection, with which another thread writes. What has come already stays with the first.

@@ -61,6 +61,7 @@ fn draft(number: usize) -> Draft {
         payload: Bytes::from(format!("payload {number}")),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Met {
     Quarantines,
     /// A sleeping channel was woken because a consumer was behind.
     Resumed,
+    /// Somebody was let in whom a gate had accepted.
+    Admissions,
 }
 
 /// What 1,000 seeds at three nodes may not go without.
@@ -51,6 +53,7 @@ pub const REQUIRED: &[Met] = &[
     Met::Recoveries,
     Met::Quarantines,
     Met::Resumed,
+    Met::Admissions,
 ];
 
 /// Counters of one seed or of many.

@@ -158,6 +158,7 @@ impl<D: Disk> Node<D> {
                 device_id: Arc::from("d"),
                 device_flag: DeviceFlag(0),
                 client_timestamp_ms: 0,
+                address: Arc::from("127.0.0.1"),
             };
             self.events.push_back(Event::ClientOpened { connection });
             self.events.push_back(Event::ClientFrame {
@@ -183,6 +184,7 @@ impl<D: Disk> Node<D> {
                 payload: PAYLOAD,
                 origin: None,
                 subscribers: Arc::from([]),
+                attributes: None,
             }
         };
         (0..count).map(|_| draft()).collect()

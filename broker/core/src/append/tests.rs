@@ -48,6 +48,7 @@ pub(super) fn draft(number: &str, payload: &str) -> Draft {
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     }
 }
 

@@ -192,6 +192,7 @@ impl Walk {
                     payload: Bytes::from_static(bytes.as_bytes()),
                     origin: None,
                     subscribers: Arc::from([]),
+                    attributes: None,
                 }
             })
             .collect();

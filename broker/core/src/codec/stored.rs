@@ -108,6 +108,7 @@ pub fn decode_message(body: Bytes) -> Result<Message, Corrupt> {
             payload: stored.payload,
             origin: (node != 0).then_some((NodeId(node), ConnectionId(stored.origin_connection))),
             subscribers: stored.subscribers.iter().map(|uid| Uid::new(uid)).collect(),
+            attributes: None,
         },
     })
 }
@@ -137,6 +138,7 @@ mod tests {
                 payload: Bytes::from_static(b"\0body\xff"),
                 origin: Some((NodeId(2), ConnectionId(9))),
                 subscribers: Arc::from([Uid::new("u2"), Uid::new("u1")]),
+                attributes: None,
             },
         };
         assert_eq!(decode_message(encode_message(&message)), Ok(message));

@@ -243,6 +243,7 @@ pub(super) fn check_binding(binding: &v1::Binding) -> Result<(), Refused> {
     check_name(&binding.plugin)?;
     let read = read_binding(binding)?;
     let whole = read.selector.is_bounded()
+        && !(read.hook == Hook::Connect && read.selector.names_channels())
         && DEADLINE.contains(&read.deadline)
         && (read.hook != Hook::Webhook || PATIENCE.contains(&read.patience))
         && read.config.len() + read.grants.len() <= CONFIG_BYTES_MAX

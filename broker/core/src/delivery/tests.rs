@@ -38,6 +38,7 @@ fn message(from: &str, seq: u64, connection: u64) -> Arc<Committed> {
         payload: Bytes::from_static(b"hi"),
         origin: Some((NodeId(1), ConnectionId(connection))),
         subscribers: Arc::from([]),
+        attributes: None,
     };
     Arc::new(Committed {
         channel: ChannelKey::new("x", ChannelKind::GROUP),

@@ -1,6 +1,7 @@
 //! What the core asks of a plugin, and what it gets back. Free of WebAssembly: the plugin host translates.
 
 use super::pipeline::{Failure, Verdict};
+use crate::entrance::{Decision, Request};
 use crate::message::{Draft, Message};
 use crate::types::{ChannelKey, Incarnation, Seq};
 use bytes::Bytes;
@@ -40,12 +41,22 @@ pub struct Version {
 pub struct Call {
     /// What runs.
     pub version: Version,
-    /// The channel of the work.
-    pub channel: ChannelKey,
+    /// The channel of the work; none when somebody connects.
+    pub channel: Option<ChannelKey>,
     /// An answer later than this is not waited for; the guest is stopped by then.
     pub within: Duration,
     /// What it is asked.
     pub work: Work,
+}
+
+impl Call {
+    /// The channel of work that always has one.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn of_channel(&self) -> Result<&ChannelKey, Failed> {
+        self.channel.as_ref().ok_or(Failed::Call(Failure::Host))
+    }
 }
 
 /// What a plugin is asked to do.
@@ -65,6 +76,13 @@ pub enum Work {
         incarnation: Incarnation,
         /// The messages.
         messages: Vec<Message>,
+    },
+    /// Say who may connect.
+    Connect {
+        /// Who wants to.
+        request: Box<Request>,
+        /// Wall clock, ms since 1970: what the guest reads as the time.
+        wall_ms: u64,
     },
     /// Render the requests for committed messages and have them delivered, in order.
     Webhook {
@@ -101,6 +119,8 @@ pub enum Answer {
         /// Changes of the binding's keys that these messages cause.
         changes: Vec<KvChange>,
     },
+    /// What becomes of [`Work::Connect`].
+    Decision(Decision),
     /// The requests of [`Work::Webhook`], to be delivered in order. They go to who delivers them, which answers
     /// [`Answer::Done`] in their place.
     Requests(Vec<HttpRequest>),

@@ -53,5 +53,7 @@ faults! {
     behind_sleeps "PC-1: sleeping channels in which a consumer is behind are not looked for."
     window_not_held "M-18: a window is handed out before the replicas hold it."
     undelivered_counts_as_done "PC-1: the cursor of a webhook passes messages that its endpoint did not take."
+    early_connects_pass "Who connects before the registry is known is asked no gate."
+    failed_gate_lets_pass "A gate that fails lets pass whom its policy is to refuse."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

@@ -1,8 +1,8 @@
 //! What runs before a message is appended and after it is committed, around the log and never inside it.
 //!
 //! # Owns
-//! [`pipeline::Pipeline`]: batches on their way through the before-send stages of a shard. [`cursors::Cursors`]: how far each
-//! post-commit consumer of a channel has come, and the run of records that it works on. [`breaker::Breakers`]: which versions are left alone for
+//! [`pipeline::Pipeline`]: batches on their way through the before-send stages of a shard. [`gates::Gates`]: connections on their way
+//! through its gates. [`cursors::Cursors`]: how far each post-commit consumer of a channel has come, and the run of records that it works on. [`breaker::Breakers`]: which versions are left alone for
 //! a while. Which plugins are bound to what: [`crate::plugins`].
 //!
 //! # Invariants
@@ -22,6 +22,7 @@ pub mod breaker;
 pub mod call;
 pub mod cursors;
 pub mod faults;
+pub mod gates;
 pub mod pipeline;
 
 pub use crate::plugins as registry;

@@ -333,6 +333,10 @@ impl Pipeline {
                 run.guard(&guard);
             }
         }
+        // They were for the stages, and are not stored.
+        for draft in run.drafts.iter_mut().flatten() {
+            draft.attributes = None;
+        }
         out.push(Output::Done {
             token: run.token,
             channel: run.channel,

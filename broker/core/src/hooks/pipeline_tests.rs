@@ -28,6 +28,7 @@ fn draft(payload: &str) -> Draft {
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     }
 }
 

@@ -4,9 +4,9 @@
 //! Values only: a [`Registry`] is one revision of the controller's rows about plugins, made whole and swapped whole.
 //!
 //! # Invariants
-//! - A channel sees one digest of a binding at one revision: the candidate when its hash falls into the canary's share,
-//!   else the active one (M-19).
-//! - Before-send bindings stand in the order in which they run: priority from high to low, then plugin, then binding.
+//! - A channel, and a user who connects, sees one digest of a binding at one revision: the candidate when its hash falls into the
+//!   canary's share, else the active one (M-19).
+//! - Bindings stand in the order in which they run: priority from high to low, then plugin, then binding.
 //!
 //! # States
 //! A plugin: proposed → ready on every node → canary → promoted; the former digest stays as what to roll back to. A digest that
@@ -38,7 +38,7 @@ pub use select::{Pattern, Selector};
 pub use crate::hooks::call::{Digest, Version};
 use crate::hooks::cursors;
 use crate::limits::Limits;
-use crate::types::{ChannelKey, NodeId};
+use crate::types::{ChannelKey, NodeId, Uid};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -79,11 +79,13 @@ pub enum Hook {
     PersistAfter = 2,
     /// After it is committed, by a durable cursor too: the plugin renders requests, the host delivers them.
     Webhook = 3,
+    /// When a session opens, after its token was checked.
+    Connect = 4,
 }
 
 impl Hook {
     /// All of them.
-    pub const ALL: [Hook; 3] = [Hook::BeforeSend, Hook::PersistAfter, Hook::Webhook];
+    pub const ALL: [Hook; 4] = [Hook::BeforeSend, Hook::PersistAfter, Hook::Webhook, Hook::Connect];
 
     /// The hook with this number.
     #[must_use]
@@ -101,7 +103,7 @@ impl Hook {
     #[must_use]
     pub fn follows(self) -> bool {
         match self {
-            Hook::BeforeSend => false,
+            Hook::BeforeSend | Hook::Connect => false,
             Hook::PersistAfter | Hook::Webhook => true,
         }
     }
@@ -113,6 +115,7 @@ impl Hook {
             Hook::BeforeSend => "before-send",
             Hook::PersistAfter => "persist-after",
             Hook::Webhook => "webhook",
+            Hook::Connect => "connect",
         }
     }
 }
@@ -131,7 +134,7 @@ pub struct Artifact {
 /// A candidate on its way to be the active digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
-    /// Unique; part of the hash that chooses the channels of a canary.
+    /// Unique; part of the hash that chooses the channels and users of a canary.
     pub id: u64,
     /// The candidate.
     pub artifact: Artifact,
@@ -212,7 +215,7 @@ pub struct Binding {
     pub priority: i32,
     /// How long one call may take.
     pub deadline: Duration,
-    /// What a failed call of a before-send binding means.
+    /// What a failed call of a before-send or connect binding means.
     pub on_error: OnError,
     /// What the plugin may do: opaque to the core.
     pub grants: Bytes,
@@ -308,8 +311,21 @@ impl Bound {
         if !self.binding.selector.takes_channel(channel) {
             return None;
         }
+        self.version_at(|rollout| share(rollout, channel))
+    }
+
+    /// What runs when this user connects; none when it is not selected or nothing is promoted yet.
+    #[must_use]
+    pub fn version_of_user(&self, uid: &Uid) -> Option<&Version> {
+        if !self.binding.selector.takes_sender(uid) {
+            return None;
+        }
+        self.version_at(|rollout| user_share(rollout, uid))
+    }
+
+    fn version_at(&self, share: impl FnOnce(u64) -> u8) -> Option<&Version> {
         match &self.canary {
-            Some((version, rollout, percent)) if share(*rollout, channel) < *percent => Some(version),
+            Some((version, rollout, percent)) if share(*rollout) < *percent => Some(version),
             _ => self.active.as_ref(),
         }
     }
@@ -365,8 +381,18 @@ fn consumer_name(id: &str, incarnation: u64) -> Arc<str> {
 /// The hundredth of the channels that this one belongs to in a rollout: the same on every node, another in every rollout.
 #[must_use]
 pub fn share(rollout: u64, channel: &ChannelKey) -> u8 {
+    hundredth(rollout, channel.id.bytes().chain([channel.kind.0]))
+}
+
+/// The hundredth of the users that this one belongs to in a rollout.
+#[must_use]
+pub fn user_share(rollout: u64, uid: &Uid) -> u8 {
+    hundredth(rollout, uid.as_str().bytes())
+}
+
+fn hundredth(rollout: u64, bytes: impl Iterator<Item = u8>) -> u8 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ rollout.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for byte in channel.id.bytes().chain([channel.kind.0]) {
+    for byte in bytes {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
     hash = (hash ^ (hash >> 32)).wrapping_mul(0x94d0_49bb_1331_11eb);

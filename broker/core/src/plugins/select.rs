@@ -37,7 +37,7 @@ pub struct Selector {
     pub kinds: BTreeSet<u8>,
     /// Patterns of canonical channel ids; one is enough.
     pub ids: BTreeSet<Pattern>,
-    /// Senders.
+    /// Senders, or users who connect.
     pub uids: BTreeSet<Uid>,
 }
 
@@ -49,10 +49,16 @@ impl Selector {
             && (self.ids.is_empty() || self.ids.iter().any(|pattern| pattern.matches(&channel.id)))
     }
 
-    /// Whether the binding is for messages of this sender.
+    /// Whether the binding is for messages of this sender, or for this user who connects.
     #[must_use]
     pub fn takes_sender(&self, uid: &Uid) -> bool {
         self.uids.is_empty() || self.uids.contains(uid)
+    }
+
+    /// Whether it says something of channels.
+    #[must_use]
+    pub fn names_channels(&self) -> bool {
+        !self.kinds.is_empty() || !self.ids.is_empty()
     }
 
     /// Whether it is within its bounds.

@@ -64,6 +64,9 @@ impl Sessions {
             Input::Authenticated { token, result } => self.answered(now, token, out, |session, context| {
                 session.authenticated(token, result, context)
             }),
+            Input::Entered { connection, result } => self.with(now, connection, out, |session, context| {
+                session.entered(result, context)
+            }),
             Input::Registered { token, result } => self.answered(now, token, out, |session, context| {
                 session.registered(token, result, context)
             }),
@@ -216,10 +219,7 @@ impl Sessions {
         let connections = self.users.get(uid).cloned().unwrap_or_default();
         for connection in connections {
             self.with(now, connection, out, |session, context| {
-                let concerned = session
-                    .route()
-                    .is_some_and(|route| flag.is_none_or(|flag| flag == route.flag));
-                if concerned {
+                if session.has_flag(flag) {
                     Err(session.kick(context))
                 } else {
                     Ok(())
@@ -258,14 +258,25 @@ impl Sessions {
             self.deadlines.extend(due.map(|at| (at, connection)));
             entry.armed = due;
         }
-        if entry.user.is_none()
-            && let Some(route) = entry.session.route()
+        if entry.user.as_ref() != entry.session.user() {
+            let before = std::mem::replace(&mut entry.user, entry.session.user().cloned());
+            let after = entry.user.clone();
+            self.list_user(connection, before.as_ref(), after);
+        }
+    }
+
+    /// Lists a connection under its user, and no longer under another one.
+    fn list_user(&mut self, connection: ConnectionId, before: Option<&Uid>, after: Option<Uid>) {
+        if let Some(uid) = before
+            && let Some(connections) = self.users.get_mut(uid)
         {
-            entry.user = Some(route.uid.clone());
-            self.users
-                .entry(route.uid.clone())
-                .or_default()
-                .insert(connection);
+            connections.remove(&connection);
+            if connections.is_empty() {
+                self.users.remove(uid);
+            }
+        }
+        if let Some(uid) = after {
+            self.users.entry(uid).or_default().insert(connection);
         }
     }
 
@@ -283,14 +294,7 @@ impl Sessions {
         if let Some(at) = entry.armed {
             self.deadlines.remove(&(at, connection));
         }
-        if let Some(uid) = entry.user
-            && let Some(connections) = self.users.get_mut(&uid)
-        {
-            connections.remove(&connection);
-            if connections.is_empty() {
-                self.users.remove(&uid);
-            }
-        }
+        self.list_user(connection, entry.user.as_ref(), None);
         self.touched.remove(&connection);
         if self.touched.is_empty() {
             self.touch_at = None;

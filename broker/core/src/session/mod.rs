@@ -5,6 +5,7 @@
 //! was offered to it, and its ephemeral subscriptions.
 //!
 //! # Invariants
+//! - Whose token is good is let in by the gates first, and registered as whom they say.
 //! - Nothing but CONNACK is written before the route is registered at the presence authority.
 //! - First offers of one incarnation to one session strictly increase (PC-5, M-15).
 //! - What is offered and not acknowledged is bounded in count, bytes and tries; past a bound the session is closed, so
@@ -16,8 +17,8 @@
 //!
 //! # States
 //! ```text
-//! Opened → awaiting CONNECT → authenticating → activating → open ─┐
-//!               └──────────────────┴───────────────┴─────────────┴→ closed (forgotten)
+//! Opened → awaiting CONNECT → authenticating → at the gates → activating → open ─┐
+//!               └──────────────────┴───────────────┴─────────────┴───────────┴→ closed (forgotten)
 //! ```
 //!
 //! # Absent
@@ -27,6 +28,7 @@
 mod collection;
 mod faults;
 mod offers;
+mod phase;
 mod sends;
 mod state;
 mod subscriptions;
@@ -37,8 +39,9 @@ pub use collection::Sessions;
 pub use faults::{Fault, Faults};
 
 use crate::client::{ClientFrame, CloseReason, Secret, Send, ServerFrame};
+use crate::entrance;
 use crate::limits::Limits;
-use crate::message::{Committed, Outcome};
+use crate::message::{Attributes, Committed, Outcome, Refusal};
 use crate::types::{
     ChannelKind, ConnectionId, DeviceFlag, DeviceLevel, NodeId, ProcessBoot, Reason, Route, Token, Uid,
 };
@@ -70,6 +73,13 @@ pub enum Input {
         token: Token,
         /// Level or refusal.
         result: Result<DeviceLevel, Reason>,
+    },
+    /// Answer to [`Output::Enter`]: as whom the session is let in, or why not.
+    Entered {
+        /// From the question.
+        connection: ConnectionId,
+        /// Let in or refused.
+        result: Result<entrance::Admitted, Refusal>,
     },
     /// Answer to [`Output::Register`]: the route is live at the presence authority, or the reason for CONNACK.
     Registered {
@@ -184,6 +194,20 @@ pub enum Output {
         /// What the client showed.
         secret: Secret,
     },
+    /// Ask the gates; answered at most once for each connection.
+    Enter {
+        /// The connection: it names the answer.
+        connection: ConnectionId,
+        /// Who wants in.
+        request: Box<entrance::Request>,
+        /// The level of the token.
+        level: DeviceLevel,
+    },
+    /// The question to the gates is not asked any more.
+    Left {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Make the route live at the presence authority.
     Register {
         /// Names the answer.
@@ -209,6 +233,8 @@ pub enum Output {
         route: Route,
         /// The message; its payload is `Ok`.
         send: Send,
+        /// What the gates know of the session.
+        attributes: Option<Attributes>,
     },
     /// Ask the permission for, and set up, an ephemeral subscription; `renewal` repeats it for its lease.
     Subscribe {

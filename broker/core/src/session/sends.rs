@@ -3,7 +3,7 @@
 use super::Output;
 use super::state::Context;
 use crate::client::{CloseReason, Protocol, Send, ServerFrame};
-use crate::message::Outcome;
+use crate::message::{Attributes, Outcome};
 use crate::types::{ChannelKind, ConnectionId, MessageId, Reason, Route, Seq, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Sends {
     pub(super) fn accept(
         &mut self,
         send: Send,
-        route: &Route,
+        (route, attributes): (&Route, Option<&Attributes>),
         protocol: Protocol,
         context: &mut Context<'_>,
     ) -> Result<(), CloseReason> {
@@ -68,6 +68,7 @@ impl Sends {
             token,
             route: route.clone(),
             send,
+            attributes: attributes.cloned(),
         });
         Ok(())
     }

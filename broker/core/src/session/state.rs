@@ -1,11 +1,13 @@
 //! One client connection.
 
 use super::offers::Offers;
+use super::phase::{Hello, Phase};
 use super::sends::Sends;
 use super::subscriptions::Subscriptions;
 use super::{Offer, Offered, Output, Settings};
 use crate::client::{ClientFrame, CloseReason, Connect, Protocol, ServerFrame, Subscribe};
-use crate::message::Outcome;
+use crate::entrance::Admitted;
+use crate::message::{Outcome, Refusal};
 use crate::types::{
     ConnectionId, DeviceFlag, DeviceLevel, MessageId, NodeId, Now, Reason, Route, Seq, Token, Uid,
 };
@@ -54,34 +56,6 @@ impl Tokens {
     }
 }
 
-#[derive(Debug)]
-enum Phase {
-    AwaitingConnect,
-    Authenticating {
-        token: Token,
-        deadline: Duration,
-        hello: Hello,
-    },
-    Activating {
-        token: Token,
-        deadline: Duration,
-        route: Route,
-        time_difference_ms: i64,
-    },
-    Open {
-        route: Route,
-    },
-}
-
-/// What the client said of itself.
-#[derive(Debug)]
-struct Hello {
-    uid: Uid,
-    device_id: Arc<str>,
-    flag: DeviceFlag,
-    time_difference_ms: i64,
-}
-
 /// One client connection. `Err` ends it: the collection forgets and closes it.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -108,9 +82,26 @@ impl Session {
     /// The route, from the moment it may be known to the presence authority.
     pub(super) fn route(&self) -> Option<&Route> {
         match &self.phase {
-            Phase::Activating { route, .. } | Phase::Open { route } => Some(route),
-            Phase::AwaitingConnect | Phase::Authenticating { .. } => None,
+            Phase::Activating { route, .. } | Phase::Open { route, .. } => Some(route),
+            Phase::AwaitingConnect | Phase::Authenticating { .. } | Phase::Entering { .. } => None,
         }
+    }
+
+    /// Whose it is, as far as that is proved: from here on it ends with its user's token.
+    pub(super) fn user(&self) -> Option<&Uid> {
+        match &self.phase {
+            Phase::Entering { hello, .. } => Some(&hello.uid),
+            _ => self.route().map(|route| &route.uid),
+        }
+    }
+
+    /// Whether it is of a device with this flag, or of any.
+    pub(super) fn has_flag(&self, flag: Option<DeviceFlag>) -> bool {
+        let own = match &self.phase {
+            Phase::Entering { hello, .. } => Some(hello.flag),
+            _ => self.route().map(|route| route.flag),
+        };
+        own.is_some_and(|own| flag.is_none_or(|flag| flag == own))
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -125,8 +116,9 @@ impl Session {
         match (&self.phase, frame) {
             (_, ClientFrame::Disconnect { .. }) => Err(CloseReason::PeerClosed),
             (Phase::AwaitingConnect, ClientFrame::Connect(connect)) => self.connect(connect, context),
-            (Phase::Open { route }, ClientFrame::Send(send)) => {
-                self.sends.accept(send, route, self.protocol, context)
+            (Phase::Open { route, attributes }, ClientFrame::Send(send)) => {
+                self.sends
+                    .accept(send, (route, attributes.as_ref()), self.protocol, context)
             }
             (Phase::Open { .. }, ClientFrame::RecvAck { id, seq }) => {
                 self.acknowledge(id, seq);
@@ -136,7 +128,7 @@ impl Session {
                 self.write(ServerFrame::Pong, context);
                 Ok(())
             }
-            (Phase::Open { route }, ClientFrame::Subscribe(frame)) => {
+            (Phase::Open { route, .. }, ClientFrame::Subscribe(frame)) => {
                 let route = route.clone();
                 self.change_subscription(frame, &route, context);
                 Ok(())
@@ -154,13 +146,39 @@ impl Session {
     ) -> Result<(), CloseReason> {
         match std::mem::replace(&mut self.phase, Phase::AwaitingConnect) {
             Phase::Authenticating {
-                token: asked, hello, ..
+                token: asked,
+                hello,
+                deadline,
             } if asked == token => match result {
                 Ok(level) => {
-                    self.activate(hello, level, context);
+                    self.enter((hello, deadline), level, context);
                     Ok(())
                 }
                 Err(reason) => self.refuse(reason, CloseReason::AuthFailed, context),
+            },
+            other => {
+                self.phase = other;
+                Ok(())
+            }
+        }
+    }
+
+    /// The gates have decided.
+    pub(super) fn entered(
+        &mut self,
+        result: Result<Admitted, Refusal>,
+        context: &mut Context<'_>,
+    ) -> Result<(), CloseReason> {
+        match std::mem::replace(&mut self.phase, Phase::AwaitingConnect) {
+            Phase::Entering { hello, .. } => match result {
+                Ok(admitted) => {
+                    self.activate(hello, admitted, context);
+                    Ok(())
+                }
+                Err(why) => {
+                    self.write_refusal(why, context);
+                    Err(CloseReason::AuthFailed)
+                }
             },
             other => {
                 self.phase = other;
@@ -178,6 +196,7 @@ impl Session {
         let Phase::Activating {
             token: asked,
             route,
+            attributes,
             time_difference_ms,
             ..
         } = &self.phase
@@ -192,10 +211,14 @@ impl Session {
         }
         let frame = ServerFrame::Connack {
             reason: Reason::SUCCESS,
+            text: None,
             time_difference_ms: *time_difference_ms,
             node: u64::from(context.settings.node.0),
         };
-        self.phase = Phase::Open { route: route.clone() };
+        self.phase = Phase::Open {
+            route: route.clone(),
+            attributes: attributes.clone(),
+        };
         self.write(frame, context);
         Ok(())
     }
@@ -216,7 +239,7 @@ impl Session {
         result: (Reason, Option<NodeId>),
         context: &mut Context<'_>,
     ) {
-        if let Phase::Open { route } = &self.phase {
+        if let Phase::Open { route, .. } = &self.phase {
             self.subscriptions.done(token, result, route, context);
         }
     }
@@ -248,7 +271,7 @@ impl Session {
             };
             self.write(frame, context);
         } else if !matches!(self.phase, Phase::AwaitingConnect) {
-            self.write_refusal(Reason::KICKED, context);
+            self.write_refusal(Reason::KICKED.into(), context);
         }
         CloseReason::Kicked
     }
@@ -256,7 +279,9 @@ impl Session {
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         match &self.phase {
             Phase::AwaitingConnect => None,
-            Phase::Authenticating { deadline, .. } | Phase::Activating { deadline, .. } => Some(*deadline),
+            Phase::Authenticating { deadline, .. }
+            | Phase::Entering { deadline, .. }
+            | Phase::Activating { deadline, .. } => Some(*deadline),
             Phase::Open { .. } => [
                 self.sends.next_deadline(),
                 self.offers.next_deadline(),
@@ -271,13 +296,15 @@ impl Session {
     pub(super) fn expire(&mut self, context: &mut Context<'_>) -> Result<(), CloseReason> {
         let overdue = |deadline: Duration| deadline <= context.now.monotonic;
         match &self.phase {
-            Phase::Authenticating { deadline, .. } if overdue(*deadline) => {
+            Phase::Authenticating { deadline, .. } | Phase::Entering { deadline, .. }
+                if overdue(*deadline) =>
+            {
                 self.refuse(Reason::SYSTEM_ERROR, CloseReason::AuthFailed, context)
             }
             Phase::Activating { deadline, .. } if overdue(*deadline) => {
                 self.refuse(Reason::SYSTEM_ERROR, CloseReason::ActivationFailed, context)
             }
-            Phase::Open { route } => {
+            Phase::Open { route, .. } => {
                 self.sends.expire(self.connection, self.protocol, context)?;
                 self.offers.expire(self.connection, context)?;
                 self.subscriptions.expire(route, context);
@@ -295,11 +322,14 @@ impl Session {
         match self.phase {
             Phase::AwaitingConnect => {}
             Phase::Authenticating { token, .. } => context.tokens.forget(token),
+            Phase::Entering { .. } => context.out.push(Output::Left {
+                connection: self.connection,
+            }),
             Phase::Activating { token, route, .. } => {
                 context.tokens.forget(token);
                 context.out.push(Output::Unregister { route });
             }
-            Phase::Open { route } => {
+            Phase::Open { route, .. } => {
                 self.subscriptions.end(&route, context);
                 context.out.push(Output::Unregister { route });
             }
@@ -322,10 +352,13 @@ impl Session {
             uid: Uid(connect.uid),
             device_id,
             flag: connect.device_flag,
+            address: connect.address,
+            secret: connect.token,
             time_difference_ms: wall_ms.saturating_sub(connect.client_timestamp_ms),
         };
+        let deadline = context.now.after(context.settings.limits.request_timeout);
         if context.settings.any_token {
-            self.activate(hello, DeviceLevel::Slave, context);
+            self.enter((hello, deadline), DeviceLevel::Slave, context);
             return Ok(());
         }
         let token = context.tokens.issue(self.connection);
@@ -333,23 +366,33 @@ impl Session {
             token,
             uid: hello.uid.clone(),
             flag: hello.flag,
-            secret: connect.token,
+            secret: hello.secret.clone(),
         });
         self.phase = Phase::Authenticating {
             token,
-            deadline: context.now.after(context.settings.limits.request_timeout),
+            deadline,
             hello,
         };
         Ok(())
     }
 
-    fn activate(&mut self, hello: Hello, level: DeviceLevel, context: &mut Context<'_>) {
+    /// Asks the gates. What is left of the time for the token check is their time too.
+    fn enter(&mut self, (hello, deadline): (Hello, Duration), level: DeviceLevel, context: &mut Context<'_>) {
+        context.out.push(Output::Enter {
+            connection: self.connection,
+            request: hello.request(),
+            level,
+        });
+        self.phase = Phase::Entering { deadline, hello };
+    }
+
+    fn activate(&mut self, hello: Hello, admitted: Admitted, context: &mut Context<'_>) {
         *context.owner_seq += 1;
         let route = Route {
-            uid: hello.uid,
+            uid: admitted.uid,
             device_id: hello.device_id,
             flag: hello.flag,
-            level,
+            level: admitted.level,
             node: context.settings.node,
             boot: context.settings.boot,
             connection: self.connection,
@@ -364,6 +407,7 @@ impl Session {
             token,
             deadline: context.now.after(context.settings.limits.activation_timeout),
             route,
+            attributes: admitted.attributes,
             time_difference_ms: hello.time_difference_ms,
         };
     }
@@ -386,13 +430,14 @@ impl Session {
         close: CloseReason,
         context: &mut Context<'_>,
     ) -> Result<(), CloseReason> {
-        self.write_refusal(reason, context);
+        self.write_refusal(reason.into(), context);
         Err(close)
     }
 
-    fn write_refusal(&self, reason: Reason, context: &mut Context<'_>) {
+    fn write_refusal(&self, why: Refusal, context: &mut Context<'_>) {
         let frame = ServerFrame::Connack {
-            reason,
+            reason: why.reason,
+            text: why.text,
             time_difference_ms: 0,
             node: u64::from(context.settings.node.0),
         };

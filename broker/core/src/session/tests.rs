@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::client::{Connect, Protocol, Subscribe};
+use crate::entrance::Admitted;
 use crate::message::{Draft, Message, MessageFlags};
 use crate::types::{ChannelKey, Incarnation, MessageId, Now, Seq};
 use bytes::Bytes;
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 struct World {
     sessions: Sessions,
+    /// Whether the test answers for the gates.
+    gated: bool,
     now: Now,
 }
 
@@ -40,6 +43,7 @@ fn world_with(any_token: bool, limits: Limits) -> World {
     };
     World {
         sessions: Sessions::new(settings),
+        gated: false,
         now,
     }
 }
@@ -53,6 +57,7 @@ fn connect(uid: &str, device_id: &str, protocol: Protocol) -> ClientFrame {
         device_id: Arc::from(device_id),
         device_flag: DeviceFlag(1),
         client_timestamp_ms: 999_975,
+        address: Arc::from("192.0.2.7"),
     })
 }
 
@@ -94,6 +99,7 @@ fn message(incarnation: u64, seq: u64) -> Arc<Committed> {
         payload: Bytes::from_static(b"hi"),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     };
     Arc::new(Committed {
         channel: ChannelKey::new("g", ChannelKind::GROUP),
@@ -118,6 +124,12 @@ fn line(output: Output) -> String {
         Output::Frame { connection, frame } => format!("{connection} {}", frame_line(frame)),
         Output::Close { connection, reason } => format!("{connection} close {reason:?}"),
         Output::Authenticate { token, uid, flag, .. } => format!("authenticate {token} {uid} {}", flag.0),
+        Output::Enter {
+            connection,
+            request,
+            level,
+        } => format!("enter {connection} {} {level:?} {}", request.uid, request.address),
+        Output::Left { connection } => format!("left {connection}"),
         Output::Register { token, route } => format!("register {token} {}", route_line(&route)),
         Output::Unregister { route } => format!("unregister {}", route_line(&route)),
         Output::Touch { routes } => {
@@ -142,9 +154,13 @@ fn frame_line(frame: ServerFrame) -> String {
     match frame {
         ServerFrame::Connack {
             reason,
+            text,
             time_difference_ms,
             node,
-        } => format!("CONNACK {} {time_difference_ms} {node}", reason.0),
+        } => {
+            let words = text.map_or_else(String::new, |text| format!(" {text}"));
+            format!("CONNACK {} {time_difference_ms} {node}{words}", reason.0)
+        }
         ServerFrame::SendAck {
             client_seq,
             client_msg_no,
@@ -216,7 +232,32 @@ impl World {
     fn input(&mut self, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
         self.sessions.handle(self.now, input, &mut out);
-        out
+        self.let_in(out)
+    }
+
+    /// Unless they are watched, the gates let everybody in as they come.
+    fn let_in(&mut self, out: Vec<Output>) -> Vec<Output> {
+        let mut all = Vec::new();
+        for output in out {
+            match output {
+                Output::Enter {
+                    connection,
+                    request,
+                    level,
+                } if !self.gated => {
+                    let admitted = Admitted {
+                        uid: request.uid,
+                        level,
+                        attributes: None,
+                    };
+                    let result = Ok(admitted);
+                    let input = Input::Entered { connection, result };
+                    self.sessions.handle(self.now, input, &mut all);
+                }
+                other => all.push(other),
+            }
+        }
+        all
     }
 
     fn lines(&mut self, input: Input) -> Vec<String> {
@@ -331,6 +372,105 @@ fn uids_with_meaning_are_refused() {
         let frame = connect(uid, "d", Protocol::WkProto);
         world.frame(1, frame, &["1 CONNACK 2 0 7", "1 close AuthFailed"]);
     }
+}
+
+/// A session that waits for the gates.
+fn at_the_gates() -> World {
+    let mut world = world_with(true, limits());
+    world.gated = true;
+    let connection = ConnectionId(1);
+    world.check(Input::Opened { connection }, &[]);
+    world.frame(
+        1,
+        connect("u1", "d", Protocol::WkProto),
+        &["enter 1 u1 Slave 192.0.2.7"],
+    );
+    world
+}
+
+fn entered(result: Result<&str, Refusal>) -> Input {
+    let attributes: Attributes = Arc::from([(Arc::from("team"), Arc::from("red"))]);
+    Input::Entered {
+        connection: ConnectionId(1),
+        result: result.map(|uid| Admitted {
+            uid: Uid::new(uid),
+            level: DeviceLevel::Master,
+            attributes: Some(attributes),
+        }),
+    }
+}
+
+#[test]
+fn a_session_is_whom_the_gates_let_in() {
+    let mut world = at_the_gates();
+    let outputs = world.input(entered(Ok("u2")));
+    let [Output::Register { token, route }] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!((route.uid.as_str(), route.level), ("u2", DeviceLevel::Master));
+    world.check(entered(Ok("u3")), &[]);
+    let answer = Input::Registered {
+        token: *token,
+        result: Ok(()),
+    };
+    world.check(answer, &["1 CONNACK 1 25 7"]);
+    let connection = ConnectionId(1);
+    let frame = ClientFrame::Send(send(1, "g"));
+    let outputs = world.input(Input::Frame { connection, frame });
+    let [
+        Output::Submit {
+            route, attributes, ..
+        },
+    ] = &outputs[..]
+    else {
+        panic!("{outputs:?}");
+    };
+    let team = attributes.as_ref().and_then(|all| all.first());
+    assert_eq!(team.map(|(_, value)| &**value), Some("red"));
+    assert_eq!(route.uid.as_str(), "u2");
+    let kick = |uid: &str| Input::KickUser {
+        uid: Uid::new(uid),
+        flag: None,
+    };
+    world.check(kick("u1"), &[]);
+    world.check(
+        kick("u2"),
+        &["1 DISCONNECT 12 kicked", "unregister u2/d/1#1", "1 close Kicked"],
+    );
+}
+
+#[test]
+fn whom_the_gates_refuse_is_told_why() {
+    let mut world = at_the_gates();
+    let why = Refusal {
+        reason: Reason(19),
+        text: Some(Arc::from("banned")),
+    };
+    let told = ["1 CONNACK 19 0 7 banned", "1 close AuthFailed"];
+    world.check(entered(Err(why)), &told);
+    assert_eq!(world.sessions.next_deadline(), None);
+}
+
+#[test]
+fn nobody_waits_at_the_gates_for_longer_than_a_connection_may() {
+    let mut world = at_the_gates();
+    let told = ["1 CONNACK 15 0 7", "left 1", "1 close AuthFailed"];
+    world.wait(3, &told);
+    world.check(entered(Ok("u1")), &[]);
+}
+
+#[test]
+fn who_leaves_the_gates_or_loses_the_token_there_is_forgotten() {
+    let connection = ConnectionId(1);
+    at_the_gates().check(Input::Closed { connection }, &["left 1"]);
+    let kick = Input::KickUser {
+        uid: Uid::new("u1"),
+        flag: Some(DeviceFlag(1)),
+    };
+    let told = ["1 CONNACK 12 0 7", "left 1", "1 close Kicked"];
+    at_the_gates().check(kick, &told);
+    let early = ["left 1", "1 close PolicyViolation"];
+    at_the_gates().frame(1, ClientFrame::Ping, &early);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::plugins::Waits;
 use super::turn::Turn;
 use crate::controller::{Nodes, change_registry};
 use crate::effect::Effect;
+use crate::entrance::is_whole;
 use crate::hooks::breaker::{Admission, Change, Head, Outcome, Probe};
 use crate::hooks::call::{Answer, Call, Failed, Returned, Version, Work};
 use crate::plugins::{self, Digest, Failure, PlacedTrip, Registry};
@@ -41,12 +42,13 @@ impl Made {
             Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => {
                 (messages.len(), messages.first())
             }
+            Work::Connect { .. } => (1, None),
         };
         Made {
             waits,
             version: call.version.clone(),
             probe,
-            head: first.map(|message| (call.channel.clone(), message.seq)),
+            head: call.channel.clone().zip(first.map(|message| message.seq)),
             asked,
         }
     }
@@ -92,7 +94,8 @@ fn outcome(returned: &Returned, asked: usize) -> Outcome {
     match returned {
         Ok(Answer::Verdicts(verdicts)) if verdicts.len() == asked => Outcome::Good,
         Ok(Answer::Done { messages, .. }) if *messages as usize <= asked => Outcome::Good,
-        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Requests(_)) => {
+        Ok(Answer::Decision(decision)) if is_whole(decision) => Outcome::Good,
+        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Requests(_) | Answer::Decision(_)) => {
             Outcome::Bad(Failure::BadOutput)
         }
         // That an endpoint fails is not the fault of who renders for it.

@@ -152,7 +152,7 @@ impl Shard {
                     let wall_ms = turn.now.wall_ms;
                     let call = Call {
                         version,
-                        channel,
+                        channel: Some(channel),
                         within,
                         work: Work::BeforeSend { drafts, wall_ms },
                     };

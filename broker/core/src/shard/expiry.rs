@@ -27,6 +27,7 @@ impl Shard {
             self.links.next_deadline(),
             self.ids.next_deadline(),
             self.pipeline.next_deadline(),
+            self.gates.next_deadline(),
             self.sessions.next_deadline(),
             self.owner.next_deadline(),
             self.lookups.next_deadline(),
@@ -51,6 +52,7 @@ impl Shard {
         let mut outputs = Vec::new();
         self.pipeline.expire(turn.now, &mut outputs);
         self.pipeline_outputs(turn, outputs);
+        self.expire_gates(turn);
         let mut outputs = Vec::new();
         self.sessions.expire(turn.now, &mut outputs);
         self.session_outputs(turn, outputs);

@@ -226,7 +226,7 @@ fn persist_after(
 ) -> Call {
     Call {
         version,
-        channel: channel.clone(),
+        channel: Some(channel.clone()),
         within: bound.binding.deadline,
         work: Work::PersistAfter {
             incarnation,
@@ -254,7 +254,7 @@ fn finished(returned: Returned, asked: usize) -> Result<(usize, Vec<KvChange>), 
         {
             Ok((messages as usize, changes))
         }
-        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Requests(_)) => {
+        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Requests(_) | Answer::Decision(_)) => {
             retry(None, Cause::Call(Failure::BadOutput))
         }
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {

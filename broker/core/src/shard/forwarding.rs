@@ -156,6 +156,7 @@ mod tests {
             payload: Bytes::from_static(b"payload"),
             origin: None,
             subscribers: Arc::from([]),
+            attributes: None,
         }
     }
 

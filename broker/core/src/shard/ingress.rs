@@ -11,7 +11,7 @@ use super::step::Step;
 use super::turn::Turn;
 use crate::admin::{Answer, Failure, HistoryQuery, SendAsk};
 use crate::client;
-use crate::message::{Draft, MessageFlags, Outcome};
+use crate::message::{Attributes, Draft, MessageFlags, Outcome};
 use crate::permission::{self, Facts, Question};
 use crate::rows::Row;
 use crate::session;
@@ -106,6 +106,7 @@ impl Purpose {
             payload: send.payload,
             origin: None,
             subscribers: Arc::from(send.subscribers),
+            attributes: None,
         };
         Purpose::Send(Box::new(Sending {
             channel_id: send.channel_id,
@@ -122,7 +123,7 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         token: Token,
-        route: Route,
+        (route, attributes): (Route, Option<Attributes>),
         send: client::Send,
     ) {
         let Ok(payload) = send.payload else { return };
@@ -141,6 +142,7 @@ impl Shard {
             payload,
             origin: Some((self.config.node, connection)),
             subscribers: Arc::from([]),
+            attributes,
         };
         let sending = Sending {
             channel_id: send.channel_id,

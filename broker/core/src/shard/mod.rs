@@ -32,6 +32,7 @@ mod expiry;
 mod facts;
 mod followers;
 mod forwarding;
+mod gates;
 mod gather;
 mod grants;
 mod groups;
@@ -70,6 +71,7 @@ pub use view::{ChannelView, Counters, GroupView, View};
 
 use crate::append::ids;
 use crate::effect::{Effect, Event};
+use crate::hooks::gates::Gates;
 use crate::hooks::pipeline::{Pipeline, Stages};
 use crate::limits::Limits;
 use crate::rows::{Miss, Rows};
@@ -121,6 +123,7 @@ pub struct Shard {
     next_deadline: Option<Duration>,
     ids: ids::Generator,
     pipeline: Pipeline,
+    gates: Gates,
     plugins: plugins::Plugins,
     sessions: session::Sessions,
     owner: presence_machine::Owner,
@@ -182,6 +185,7 @@ impl Shard {
             next_deadline: Some(Duration::ZERO),
             ids: ids::Generator::new(config.node, config.shard),
             pipeline: Pipeline::new(Stages::default(), config.faults.hooks, Token(1)),
+            gates: Gates::new(config.faults.hooks, Token(1)),
             plugins: plugins::Plugins::new(config.faults.hooks),
             sessions: session::Sessions::new(session_settings),
             owner: presence_machine::Owner::new(config.limits.clone()),

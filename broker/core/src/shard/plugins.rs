@@ -13,6 +13,7 @@ use crate::effect::Effect;
 use crate::hooks::breaker::Breakers;
 use crate::hooks::call::{Answer, Call, Failed, Returned, Version};
 use crate::hooks::faults::Faults;
+use crate::hooks::gates;
 use crate::hooks::pipeline::{self, Failure, Stages, Verdict};
 use crate::plugins::Registry;
 use crate::rows::{CONTROLLER_SLOT, Table};
@@ -26,8 +27,10 @@ use std::time::Duration;
 const ROWS_MAX: u32 = 4_096;
 /// Calls that one shard has under way; beyond, a call fails as busy.
 const CALLS_MAX: usize = 4_096;
-/// Those of them that are no before-send stages: what follows channels leaves room for what senders wait for (PC-4).
+/// Those of them that follow channels: they leave room for what clients wait for (PC-4).
 const RUNS_MAX: usize = CALLS_MAX / 2;
+/// Those of them that are questions to gates: a flood of connections leaves room for what open sessions wait for.
+const CONNECTS_MAX: usize = CALLS_MAX / 4;
 /// An answer of the plugin host is waited for so much longer than the guest may take: it stops the guest itself.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -36,6 +39,8 @@ const HOST_PATIENCE: Duration = Duration::from_secs(2);
 pub(super) enum Waits {
     /// The pipeline, under its own name for the call.
     BeforeSend(Token),
+    /// The gates, under their own name for the call.
+    Connect(Token),
     /// A consumer of a channel.
     Run(super::followers::Run),
     /// A webhook that delivers to an endpoint.
@@ -45,9 +50,13 @@ pub(super) enum Waits {
 }
 
 impl Waits {
-    /// Whether no sender waits for it.
+    /// Whether it follows a channel: no client waits for it.
     fn is_run(&self) -> bool {
-        !matches!(self, Waits::BeforeSend(_))
+        matches!(self, Waits::Run(_) | Waits::Webhook(_) | Waits::Redelivery(..))
+    }
+
+    fn is_connect(&self) -> bool {
+        matches!(self, Waits::Connect(_))
     }
 }
 
@@ -62,8 +71,10 @@ pub(super) struct Plugins {
     stale: bool,
     asked: bool,
     calls: super::pending::Pending<Made>,
-    /// Calls that are no before-send stages.
+    /// Calls that follow channels.
     runs: usize,
+    /// Calls that are questions to gates.
+    connects: usize,
     /// Which versions are left alone for a while.
     pub(super) breakers: Breakers,
     /// Which are never called.
@@ -82,6 +93,7 @@ impl Plugins {
             asked: false,
             calls: super::pending::Pending::default(),
             runs: 0,
+            connects: 0,
             breakers: Breakers::new(faults),
             quarantined: BTreeSet::new(),
             given_up: GivenUp::default(),
@@ -101,6 +113,13 @@ impl Plugins {
     /// What is acted on; none before it was read for the first time.
     pub(super) fn registry(&self) -> Option<&Arc<Registry>> {
         self.registry.as_ref()
+    }
+
+    /// Whether there is no room for another call like this.
+    fn is_full(&self, waits: &Waits) -> bool {
+        self.calls.len() >= CALLS_MAX
+            || (waits.is_run() && self.runs >= RUNS_MAX)
+            || (waits.is_connect() && self.connects >= CONNECTS_MAX)
     }
 
     /// Calls that are not answered.
@@ -202,6 +221,7 @@ impl Shard {
     /// From now on this registry holds: for every batch that has not begun.
     pub(super) fn take_registry(&mut self, turn: &mut Turn<'_>, registry: Arc<Registry>) {
         let stages = Stages::of(&registry, self.config.limits.payload_bytes_max);
+        let list = gates::List::of(&registry);
         let followers = super::followers::differ(self.plugins.registry.as_ref(), &registry);
         self.keep_breakers(turn, &registry);
         let first = self.plugins.registry.replace(registry).is_none();
@@ -212,6 +232,7 @@ impl Shard {
             self.resume_all(turn);
         }
         self.pipeline_input(turn, pipeline::Input::Stages(stages));
+        self.gates_input(turn, gates::Input::Gates(list));
         for input in std::mem::take(&mut self.plugins.early) {
             self.pipeline_input(turn, input);
         }
@@ -229,8 +250,7 @@ impl Shard {
 
     /// Has a plugin called, within the bound on calls, unless its breaker is open.
     pub(super) fn call_plugin(&mut self, turn: &mut Turn<'_>, call: Call, waits: Waits) {
-        let full = self.plugins.calls.len() >= CALLS_MAX;
-        if full || (waits.is_run() && self.plugins.runs >= RUNS_MAX) {
+        if self.plugins.is_full(&waits) {
             return self.plugin_answered(turn, waits, Err(Failed::Call(Failure::Busy)));
         }
         let probe = match self.admit_call(turn, &call.version) {
@@ -240,6 +260,7 @@ impl Shard {
         let token = self.next_token();
         let deadline = turn.now.after(call.within + HOST_PATIENCE);
         self.plugins.runs += usize::from(waits.is_run());
+        self.plugins.connects += usize::from(waits.is_connect());
         let made = Made::new(waits, &call, probe);
         self.plugins.calls.insert(token, deadline, made);
         turn.out.push(Effect::CallPlugin {
@@ -264,6 +285,7 @@ impl Shard {
 
     fn plugin_ended(&mut self, turn: &mut Turn<'_>, made: Made, returned: Returned) {
         self.plugins.runs -= usize::from(made.waits.is_run());
+        self.plugins.connects -= usize::from(made.waits.is_connect());
         self.call_ended(turn, &made, &returned);
         self.plugin_answered(turn, made.waits, returned);
     }
@@ -274,6 +296,7 @@ impl Shard {
                 let result = verdicts(returned);
                 self.pipeline_input(turn, pipeline::Input::Returned { token, result });
             }
+            Waits::Connect(token) => self.gate_returned(turn, token, returned),
             Waits::Run(run) => self.run_returned(&run, returned),
             Waits::Webhook(delivery) => self.webhook_returned(turn, delivery, returned),
             Waits::Redelivery(reply_to, seq, plugin) => {
@@ -287,7 +310,7 @@ impl Shard {
 fn verdicts(returned: Returned) -> Result<Vec<Verdict>, Failure> {
     match returned {
         Ok(Answer::Verdicts(verdicts)) => Ok(verdicts),
-        Ok(Answer::Done { .. } | Answer::Requests(_))
+        Ok(Answer::Done { .. } | Answer::Requests(_) | Answer::Decision(_))
         | Err(Failed::Poison | Failed::Undelivered { .. } | Failed::Later { .. } | Failed::Gone) => {
             Err(Failure::BadOutput)
         }

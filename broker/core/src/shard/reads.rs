@@ -478,6 +478,7 @@ fn probe(from_uid: &Uid, client_msg_no: &Arc<str>) -> Draft {
         payload: Bytes::new(),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     }
 }
 

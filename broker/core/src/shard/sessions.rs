@@ -8,6 +8,7 @@ use super::turn::Turn;
 use crate::client::Secret;
 use crate::delivery;
 use crate::effect::Effect;
+use crate::hooks::gates;
 use crate::presence::{self, OwnerInput, OwnerOutput};
 use crate::session::{self, Input, Offered, Output};
 use crate::types::{DeviceFlag, DeviceLevel, NodeId, Reason, SlotId, Token, Uid};
@@ -41,12 +42,30 @@ impl Shard {
                     flag,
                     secret,
                 } => self.authenticate(turn, token, uid, flag, secret),
+                Output::Enter {
+                    connection,
+                    request,
+                    level,
+                } => self.gates_input(
+                    turn,
+                    gates::Input::Ask {
+                        connection,
+                        request,
+                        level,
+                    },
+                ),
+                Output::Left { connection } => self.gates_input(turn, gates::Input::Left { connection }),
                 Output::Register { token, route } => {
                     self.owner_input(turn, OwnerInput::Register { token, route })
                 }
                 Output::Unregister { route } => self.owner_input(turn, OwnerInput::Unregister { route }),
                 Output::Touch { routes } => self.owner_input(turn, OwnerInput::Touch { routes }),
-                Output::Submit { token, route, send } => self.submit_from_session(turn, token, route, send),
+                Output::Submit {
+                    token,
+                    route,
+                    send,
+                    attributes,
+                } => self.submit_from_session(turn, token, (route, attributes), send),
                 Output::Subscribe {
                     token,
                     route,

@@ -129,6 +129,8 @@ pub struct View {
     pub plugin_calls: usize,
     /// Batches that wait for a before-send stage.
     pub judging: usize,
+    /// Connections that wait for a gate, or for the registry.
+    pub entering: usize,
 }
 
 impl Shard {
@@ -193,6 +195,7 @@ impl Shard {
             registry: self.registry_revision(),
             plugin_calls: self.plugins.under_way(),
             judging: self.pipeline.running(),
+            entering: self.gates.waiting(),
         }
     }
 }

@@ -94,7 +94,7 @@ impl Shard {
         };
         let call = Call {
             version,
-            channel: channel.clone(),
+            channel: Some(channel.clone()),
             within,
             work: Work::Webhook {
                 window: Window {
@@ -158,7 +158,7 @@ fn failure_of(returned: Returned, asked: usize) -> Option<cursors::Failure> {
     let retry = |after, cause| Some(cursors::Failure::Retry { after, cause });
     match returned {
         Ok(Answer::Done { messages, changes }) if messages as usize == asked && changes.is_empty() => None,
-        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Requests(_)) => {
+        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Requests(_) | Answer::Decision(_)) => {
             retry(None, Cause::Call(Failure::BadOutput))
         }
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {

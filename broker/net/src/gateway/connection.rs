@@ -297,11 +297,12 @@ impl<D: Dispatch> Connection<D> {
         self.shared.metrics.frames_in.add(1);
     }
 
-    fn forward(&mut self, frame: penstock_core::client::ClientFrame) {
+    fn forward(&mut self, mut frame: penstock_core::client::ClientFrame) {
         use penstock_core::client::ClientFrame;
         self.unanswered.came(&frame, self.clock.now);
-        match &frame {
-            ClientFrame::Connect(_) => {
+        match &mut frame {
+            ClientFrame::Connect(connect) => {
+                connect.address = crate::addresses::peer(&self.stream);
                 self.clock.connect_came = Some(self.clock.now);
                 self.pending.push_back(Inbound::Opened);
             }
@@ -445,11 +446,7 @@ impl<D: Dispatch> Connection<D> {
 
     fn late(&mut self, overdue: CloseReason) -> End {
         if overdue == CloseReason::ActivationFailed {
-            let refusal = ServerFrame::Connack {
-                reason: Reason::SYSTEM_ERROR,
-                time_difference_ms: 0,
-                node: 0,
-            };
+            let refusal = ServerFrame::refusal(Reason::SYSTEM_ERROR);
             self.write_server_frame(refusal);
         }
         overdue.into()

@@ -103,6 +103,7 @@ impl RpcSession {
             device_id: params.device_id.into(),
             device_flag: DeviceFlag(params.device_flag),
             client_timestamp_ms: params.client_timestamp,
+            address: Arc::from(""),
         }))
     }
 
@@ -173,11 +174,7 @@ impl RpcSession {
     /// The text for an answer or a push. `None` for an answer to nothing that waits.
     pub(super) fn reply(&mut self, frame: ServerFrame) -> Option<String> {
         let text = match frame {
-            ServerFrame::Connack {
-                reason,
-                time_difference_ms,
-                node,
-            } => self.connack(reason, time_difference_ms, node)?,
+            connack @ ServerFrame::Connack { .. } => self.connack(connack)?,
             ServerFrame::SendAck {
                 client_seq,
                 id,
@@ -244,15 +241,25 @@ impl RpcSession {
         Some(text)
     }
 
-    fn connack(&mut self, reason: Reason, time_diff: i64, node: u64) -> Option<String> {
+    fn connack(&mut self, frame: ServerFrame) -> Option<String> {
+        let ServerFrame::Connack {
+            reason,
+            text,
+            time_difference_ms,
+            node,
+        } = frame
+        else {
+            return None;
+        };
         if self.phase != Phase::Connecting {
             return None;
         }
         let id = std::mem::take(&mut self.connect_id);
         let result = ConnectResult {
             server_version: Version::LATEST.number(),
-            time_diff,
+            time_diff: time_difference_ms,
             reason_code: reason.0,
+            reason: text.map(|text| text.to_string()),
             node_id: node,
         };
         if reason.is_success() {

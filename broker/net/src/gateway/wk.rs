@@ -89,6 +89,7 @@ impl WkSession {
             device_id: connect.device_id.into(),
             device_flag: DeviceFlag(connect.device_flag),
             client_timestamp_ms: connect.client_timestamp_ms,
+            address: "".into(),
         }))
     }
 
@@ -98,6 +99,8 @@ impl WkSession {
         let frame = match frame {
             ServerFrame::Connack {
                 reason,
+                // A CONNACK has room for the code alone.
+                text: _,
                 time_difference_ms,
                 node,
             } => {

@@ -1,14 +1,16 @@
 //! `penstock plugin bench`: what a call and a message cost, in the host of production, on the calling thread.
 
+use super::connects::Connecting;
 use super::fixtures::{self, Given};
-use super::{Bench, show, work};
+use super::turns::{self, CONNECT, Turn};
+use super::{Bench, show};
 use crate::arguments::Options;
 use crate::binding::Binding;
 use crate::build;
 use crate::folder;
 use crate::host::Local;
 use anyhow::{Context as _, Result, bail};
-use penstock_core::hooks::call::{Call, Version};
+use penstock_core::hooks::call::Version;
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -34,7 +36,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let config = config
         .or_else(|| binding.as_ref().map(Binding::config))
         .unwrap_or_default();
-    writeln!(out, "messages of {name}, {hook}, on one thread")?;
+    writeln!(out, "{} of {name}, {hook}, on one thread", given.noun())?;
 
     let start = bench.start(&hook, &config, &given)?;
     writeln!(
@@ -43,18 +45,27 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         shown(start)
     )?;
     let version = bench.load(&hook, &config)?;
-    for batch in BATCHES {
-        let row = bench.row(&version, &hook, &given, batch, options.calls.unwrap_or(CALLS))?;
+    for &batch in batches(&hook) {
+        let row = bench.row(
+            &version,
+            &given.turn(&hook, batch),
+            options.calls.unwrap_or(CALLS),
+        )?;
         writeln!(
             out,
-            "batch {batch:<4} {} a call, {} a message ({} calls)",
+            "batch {batch:<4} {} a call, {} {} ({} calls)",
             shown(row.call),
             shown(row.call / u32::try_from(batch).unwrap_or(u32::MAX)),
+            if hook == CONNECT {
+                "a connection"
+            } else {
+                "a message"
+            },
             row.calls
         )?;
     }
     let (before, _) = bench.memory(&version);
-    let row = bench.row(&version, &hook, &given, 1, MEMORY_CALLS)?;
+    let row = bench.row(&version, &given.turn(&hook, 1), MEMORY_CALLS)?;
     let (most, made) = bench.memory(&version);
     writeln!(
         out,
@@ -66,8 +77,45 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// What is called with: what it is called, messages, and the configuration of a fixture.
-type Sample = (String, Vec<Given>, Option<Map<String, Value>>);
+/// Calls of one size each; a gate is asked about one connection at a time.
+fn batches(hook: &str) -> &'static [usize] {
+    if hook == CONNECT { &[1] } else { &BATCHES }
+}
+
+/// What is called with.
+enum Work {
+    /// Messages of one channel.
+    Messages(Vec<Given>),
+    /// Somebody who connects.
+    Connect(Box<Connecting>),
+}
+
+impl Work {
+    const fn noun(&self) -> &'static str {
+        match self {
+            Work::Messages(_) => "messages",
+            Work::Connect(_) => "connections",
+        }
+    }
+
+    /// A call of so many.
+    fn turn(&self, hook: &str, batch: usize) -> Turn {
+        match self {
+            Work::Messages(given) => {
+                let messages: Vec<Given> = given.iter().cycle().take(batch).cloned().collect();
+                turns::of_messages(hook, &messages).remove(0)
+            }
+            Work::Connect(connecting) => Turn {
+                channel: None,
+                work: connecting.work(),
+                at: 0,
+            },
+        }
+    }
+}
+
+/// What is called with: what it is called, and the configuration of a fixture.
+type Sample = (String, Work, Option<Map<String, Value>>);
 
 /// The messages of the first fixture with their configuration; of a component without a folder, a text of 1 KiB.
 fn sample(options: &Options) -> Result<Sample> {
@@ -76,12 +124,16 @@ fn sample(options: &Options) -> Result<Sample> {
         let payload = format!("{{\"type\":1,\"content\":\"{text}\"}}");
         return Ok((
             format!("{} bytes", payload.len()),
-            vec![Given::of(&payload)],
+            Work::Messages(vec![Given::of(&payload)]),
             None,
         ));
     }
     let all = fixtures::read(&folder::path(options))?;
     let (name, fixture) = all.into_iter().next().context("fixtures: there is none")?;
+    if let Some(connecting) = fixture.connects.into_iter().next() {
+        let work = Work::Connect(Box::new(connecting));
+        return Ok((name, work, Some(fixture.config)));
+    }
     let channel = fixture.messages[0].channel();
     // One call is of one channel.
     let messages = fixture
@@ -89,7 +141,7 @@ fn sample(options: &Options) -> Result<Sample> {
         .into_iter()
         .filter(|given| given.channel() == channel)
         .collect();
-    Ok((name, messages, Some(fixture.config)))
+    Ok((name, Work::Messages(messages), Some(fixture.config)))
 }
 
 /// What a batch of one size costs.
@@ -100,31 +152,30 @@ struct Row {
 
 impl Bench<'_> {
     /// The quickest of some starts, the first call included; the first of all compiles, and does not count.
-    fn start(&mut self, hook: &str, config: &Map<String, Value>, given: &[Given]) -> Result<Duration> {
+    fn start(&mut self, hook: &str, config: &Map<String, Value>, given: &Work) -> Result<Duration> {
         let first = self.load(hook, config)?;
         self.local.host.unload(&first);
         let mut least = Duration::MAX;
         for _ in 0..STARTS {
             let began = Instant::now();
             let version = self.load(hook, config)?;
-            self.measured(&version, hook, &given[..1])?;
+            self.measured(&version, &given.turn(hook, 1))?;
             least = least.min(began.elapsed());
             self.local.host.unload(&version);
         }
         Ok(least)
     }
 
-    fn row(&self, version: &Version, hook: &str, given: &[Given], batch: usize, calls: u32) -> Result<Row> {
-        let messages: Vec<Given> = given.iter().cycle().take(batch).cloned().collect();
+    fn row(&self, version: &Version, turn: &Turn, calls: u32) -> Result<Row> {
         // Warms caches and, in a guest that has one, its compiler.
         for _ in 0..calls.div_ceil(10) {
-            self.measured(version, hook, &messages)?;
+            self.measured(version, turn)?;
         }
         let began = Instant::now();
         let mut done = 0;
         let mut spent = Duration::ZERO;
         while done < calls && began.elapsed() < ROW_LIMIT {
-            spent += self.measured(version, hook, &messages)?;
+            spent += self.measured(version, turn)?;
             done += 1;
         }
         Ok(Row {
@@ -134,13 +185,8 @@ impl Bench<'_> {
     }
 
     /// One call, and how long it took. A failed one is nothing to measure.
-    fn measured(&self, version: &Version, hook: &str, messages: &[Given]) -> Result<Duration> {
-        let call = Call {
-            version: version.clone(),
-            channel: messages[0].channel(),
-            within: self.within,
-            work: work(hook, messages),
-        };
+    fn measured(&self, version: &Version, turn: &Turn) -> Result<Duration> {
+        let call = self.call_of(version, turn);
         let began = Instant::now();
         let returned = self.local.host.call_here(&call);
         let spent = began.elapsed();
@@ -148,11 +194,7 @@ impl Bench<'_> {
             for line in self.logged(version) {
                 eprintln!("      {line}");
             }
-            bail!(
-                "a call of {} messages failed: {}",
-                messages.len(),
-                show(&returned)
-            );
+            bail!("a call failed: {}", show(&returned));
         }
         Ok(spent)
     }

@@ -17,11 +17,7 @@ pub(super) fn verdict(expected: &ExpectedVerdict, found: &Verdict) -> Option<Str
             *wanted == matches!(found, Verdict::Reject(_))
         }
         (ExpectedVerdict::Reject(ExpectedRefusal::With(parts)), Verdict::Reject(refusal)) => {
-            parts.code.is_none_or(|code| code == refusal.reason.0)
-                && parts
-                    .text
-                    .as_deref()
-                    .is_none_or(|text| text == refusal.text.as_deref().unwrap_or_default())
+            parts.fit(refusal)
         }
         (ExpectedVerdict::Rewrite(expected), Verdict::Rewrite(found)) => is_rewrite(expected, found),
         _ => false,
@@ -65,6 +61,7 @@ pub(super) fn outcome(expected: &ExpectedOutcome, found: &Returned) -> Option<St
             format!("requests: {}", shown.join("; "))
         }
         Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
+        Ok(Answer::Decision(_)) => "a decision".to_owned(),
         Err(failed) => failure(failed),
     };
     let expected = match expected {

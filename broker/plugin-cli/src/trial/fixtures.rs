@@ -1,9 +1,10 @@
 //! Fixtures: what a plugin is given, and what it must answer.
 
+use super::connects::{Connecting, ExpectedDecision};
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use penstock_core::hooks::call::{Window, Work};
-use penstock_core::message::{Draft, Message, MessageFlags};
+use penstock_core::message::{Draft, Message, MessageFlags, Refusal};
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq, Uid};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 /// The folder of fixtures.
 pub(super) const FOLDER: &str = "fixtures";
 /// The time of every fixture, ms since 1970: the plugin sees it as the time, so that a run is like the one before.
-const WALL_MS: u64 = 1_700_000_000_000;
+pub(super) const WALL_MS: u64 = 1_700_000_000_000;
 /// The first message id.
 const MESSAGE_ID: i64 = 1_000;
 
@@ -35,7 +36,11 @@ pub(super) struct Fixture {
     /// All of its keys after.
     pub(super) expect_keys: Option<BTreeMap<String, String>>,
     /// Messages; those of one channel that follow each other are one batch.
+    #[serde(default)]
     pub(super) messages: Vec<Given>,
+    /// Of connect, in place of messages: who wants to connect.
+    #[serde(default)]
+    pub(super) connects: Vec<Connecting>,
     /// What must come of it.
     pub(super) expect: Expected,
 }
@@ -73,6 +78,8 @@ pub(super) enum Expected {
     Verdicts(Vec<ExpectedVerdict>),
     /// Of persist-after and webhook.
     Outcome(ExpectedOutcome),
+    /// Of connect: one for each connection.
+    Decisions(Vec<ExpectedDecision>),
 }
 
 /// A verdict. What is not named is not compared.
@@ -98,6 +105,15 @@ pub(super) enum ExpectedRefusal {
 pub(super) struct RefusalParts {
     pub(super) code: Option<u8>,
     pub(super) text: Option<String>,
+}
+
+impl RefusalParts {
+    /// Whether a refusal is like this.
+    pub(super) fn fit(&self, refusal: &Refusal) -> bool {
+        let text = refusal.text.as_deref().unwrap_or_default();
+        self.code.is_none_or(|code| code == refusal.reason.0)
+            && self.text.as_deref().is_none_or(|wanted| wanted == text)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -140,7 +156,13 @@ pub(super) struct ExpectedRequest {
 impl<'de> Deserialize<'de> for Expected {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(from)?;
-        let read = if value.is_array() {
+        let decides = value.get(0).is_some_and(|first| {
+            let named = |name: &str| first.get(name).is_some();
+            named("accept") || named("deny")
+        });
+        let read = if decides {
+            serde_json::from_value(value).map(Expected::Decisions)
+        } else if value.is_array() {
             serde_json::from_value(value).map(Expected::Verdicts)
         } else {
             serde_json::from_value(value).map(Expected::Outcome)
@@ -200,6 +222,20 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, Fixture)>> {
 
 pub(super) fn parse(text: &str) -> Result<Fixture> {
     let fixture: Fixture = serde_json::from_str(text)?;
+    if let Expected::Decisions(decisions) = &fixture.expect {
+        ensure!(
+            fixture.messages.is_empty() && decisions.len() == fixture.connects.len(),
+            "expect: {} decisions for {} connects and {} messages; there is one for each of the connects, and no message",
+            decisions.len(),
+            fixture.connects.len(),
+            fixture.messages.len()
+        );
+        return Ok(fixture);
+    }
+    ensure!(
+        fixture.connects.is_empty(),
+        "expect: the decision on each of the connects, such as {{\"accept\":{{}}}} or {{\"deny\":{{}}}}"
+    );
     ensure!(!fixture.messages.is_empty(), "messages: at least one");
     if let Expected::Verdicts(verdicts) = &fixture.expect {
         ensure!(
@@ -237,11 +273,15 @@ impl Given {
         ChannelKey::new(&self.channel_id, ChannelKind(self.channel_type))
     }
 
-    fn draft(&self, at: usize) -> Draft {
-        let payload = match &self.payload {
+    /// The payload as it is sent.
+    pub(super) fn text(&self) -> String {
+        match &self.payload {
             Value::String(text) => text.clone(),
             other => other.to_string(),
-        };
+        }
+    }
+
+    fn draft(&self, at: usize) -> Draft {
         Draft {
             from_uid: Uid::new(&self.from),
             client_msg_no: Arc::from(
@@ -253,9 +293,10 @@ impl Given {
             setting: 0,
             expire_s: self.expire,
             topic: Arc::from(self.topic.as_str()),
-            payload: Bytes::from(payload),
+            payload: Bytes::from(self.text()),
             origin: None,
             subscribers: Arc::from([]),
+            attributes: None,
         }
     }
 }

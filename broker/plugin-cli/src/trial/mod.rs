@@ -2,10 +2,12 @@
 
 mod bench;
 mod compare;
+mod connects;
 mod fixtures;
 mod keys;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub(crate) use bench::run as bench;
 pub(crate) use keys::Table;
@@ -17,15 +19,15 @@ use crate::folder;
 use crate::host::Local;
 use anyhow::{Context as _, Result, bail};
 use fixtures::{Expected, Fixture, Given};
-use penstock_core::hooks::call::{Answer, Call, Failed, Returned, Version, Work};
+use penstock_core::hooks::call::{Answer, Call, Failed, Returned, Version};
 use penstock_core::hooks::pipeline::Failure;
-use penstock_core::types::ChannelKey;
 use penstock_plugin_host::{Inspected, LoadRequest, inspect};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use turns::{CONNECT, Turn};
 
 /// How often a case that passed is repeated for its time.
 const REPEATS: u32 = 20;
@@ -51,8 +53,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         report(name, bench.fixture(fixture))?;
     }
     let config = binding.as_ref().map(Binding::config).unwrap_or_default();
-    for (name, given) in generated() {
-        report(name, bench.survives(&config, &given))?;
+    let hook = bench.hook();
+    for (name, given) in generated(&hook) {
+        report(&name, bench.survives(&config, &given))?;
     }
     let passed = bench.cases - failed;
     writeln!(
@@ -91,16 +94,17 @@ fn write_outcome(name: &str, outcome: &Outcome, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Payloads that come sooner or later.
-fn generated() -> [(&'static str, Given); 3] {
+/// Payloads, or tokens, that come sooner or later.
+fn generated(hook: &str) -> [(String, Given); 3] {
+    let what = if hook == CONNECT { "token" } else { "payload" };
     [
-        ("an empty payload", Given::of("")),
+        (format!("an empty {what}"), Given::of("")),
         (
-            "a payload that is no JSON",
+            format!("a {what} that is no JSON"),
             Given::of("{\"type\":1,\"content\":\"\u{1f600}"),
         ),
         (
-            "the largest payload",
+            format!("the largest {what}"),
             Given::of(&"0123456789abcdef".repeat(1 + PAYLOAD_BYTES / 16)[..PAYLOAD_BYTES]),
         ),
     ]
@@ -160,9 +164,21 @@ impl<'a> Bench<'a> {
         self.case(
             &hook,
             &fixture.config,
-            &fixture.messages,
+            &turns::of_fixture(&hook, fixture),
             &|at, returned| match &fixture.expect {
                 Expected::Outcome(expected) => compare::outcome(expected, returned).into_iter().collect(),
+                Expected::Decisions(expected) => match returned {
+                    Ok(Answer::Decision(found)) => {
+                        let difference = connects::difference(&expected[at], found);
+                        let said = difference.map(|text| format!("connect {}: {text}", at + 1));
+                        said.into_iter().collect()
+                    }
+                    other => vec![format!(
+                        "connect {}: expected a decision, got {}",
+                        at + 1,
+                        show(other)
+                    )],
+                },
                 Expected::Verdicts(expected) => match returned {
                     Ok(Answer::Verdicts(verdicts)) => verdicts
                         .iter()
@@ -191,7 +207,7 @@ impl<'a> Bench<'a> {
         self.case(
             &hook,
             config,
-            std::slice::from_ref(given),
+            &turns::of_messages(&hook, std::slice::from_ref(given)),
             &|_, returned| match returned {
                 Err(failed @ Failed::Call(_)) => vec![compare::failure(failed)],
                 _ => Vec::new(),
@@ -227,12 +243,12 @@ impl<'a> Bench<'a> {
         &mut self,
         hook: &str,
         config: &Map<String, Value>,
-        messages: &[Given],
+        turns: &[Turn],
         compare: Compare<'_>,
         keys: Option<&BTreeMap<String, String>>,
     ) -> Result<Outcome> {
         let version = self.load(hook, config)?;
-        let outcome = self.asked(&version, hook, messages, (compare, keys));
+        let outcome = self.asked(&version, turns, (compare, keys));
         self.local.host.unload(&version);
         Ok(outcome)
     }
@@ -240,21 +256,18 @@ impl<'a> Bench<'a> {
     fn asked(
         &self,
         version: &Version,
-        hook: &str,
-        messages: &[Given],
+        turns: &[Turn],
         (compare, keys): (Compare<'_>, Option<&BTreeMap<String, String>>),
     ) -> Outcome {
         let mut differences = Vec::new();
-        let mut at = 0;
-        for batch in messages.chunk_by(|left, right| left.channel() == right.channel()) {
-            let returned = self.ask(version, &batch[0].channel(), &work(hook, batch));
-            differences.extend(compare(at, &returned));
+        for turn in turns {
+            let returned = self.ask(version, turn);
+            differences.extend(compare(turn.at, &returned));
             if let Ok(Answer::Done { changes, .. }) = &returned
                 && let Err(error) = self.local.keys.change_all(changes)
             {
                 differences.push(format!("its changes of keys cannot be made: {}", error.name()));
             }
-            at += batch.len();
         }
         let found = self.local.keys.shown();
         if let Some(expected) = keys.filter(|expected| **expected != found) {
@@ -268,8 +281,8 @@ impl<'a> Bench<'a> {
             };
         }
         for _ in 0..REPEATS {
-            for batch in messages.chunk_by(|left, right| left.channel() == right.channel()) {
-                let _ = self.ask(version, &batch[0].channel(), &work(hook, batch));
+            for turn in turns {
+                let _ = self.ask(version, turn);
             }
         }
         Outcome {
@@ -281,11 +294,11 @@ impl<'a> Bench<'a> {
 
     /// Asks, and asks again when that was no fault of the plugin: it got no turn on a busy machine, or its turn was cut short
     /// by others, which does not happen every time.
-    fn ask(&self, version: &Version, channel: &ChannelKey, work: &Work) -> Returned {
+    fn ask(&self, version: &Version, turn: &Turn) -> Returned {
         let mut late = 0;
         let began = Instant::now();
         loop {
-            let returned = self.ask_once(version, channel, work.clone());
+            let returned = self.ask_once(self.call_of(version, turn));
             match returned {
                 Err(Failed::Call(Failure::Busy)) if began.elapsed() < BUSY_WITHIN => {}
                 Err(Failed::Call(Failure::Timeout)) if late < LATE_MAX => late += 1,
@@ -294,13 +307,16 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn ask_once(&self, version: &Version, channel: &ChannelKey, work: Work) -> Returned {
-        let call = Call {
+    fn call_of(&self, version: &Version, turn: &Turn) -> Call {
+        Call {
             version: version.clone(),
-            channel: channel.clone(),
+            channel: turn.channel.clone(),
             within: self.within,
-            work,
-        };
+            work: turn.work.clone(),
+        }
+    }
+
+    fn ask_once(&self, call: Call) -> Returned {
         let (reply, returned) = mpsc::channel();
         self.local.host.call(call, move |result| {
             let _ = reply.send(result);
@@ -327,17 +343,10 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn work(hook: &str, messages: &[Given]) -> Work {
-    match hook {
-        "persist-after" => fixtures::persist_after(messages),
-        "webhook" => fixtures::webhook(messages),
-        _ => fixtures::before_send(messages),
-    }
-}
-
 fn show(returned: &Returned) -> String {
     match returned {
         Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
+        Ok(Answer::Decision(decision)) => connects::show(decision),
         Ok(Answer::Done { messages, .. }) => format!("{messages} done"),
         Ok(Answer::Requests(requests)) => format!("{} requests", requests.len()),
         Err(failed) => compare::failure(failed),

@@ -20,7 +20,7 @@ fn expected(text: &str) -> ExpectedVerdict {
     let fixture = fixture(MESSAGE, &format!("[{text}]")).expect("a fixture");
     match fixture.expect {
         Expected::Verdicts(mut verdicts) => verdicts.remove(0),
-        Expected::Outcome(outcome) => panic!("{outcome:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -155,6 +155,32 @@ fn what_is_wrong_with_a_fixture_is_said() {
     let other = MESSAGE.replace("room", "hall");
     let refused = fixture(&format!("{MESSAGE},{other}"), "{\"done\":2}").expect_err("two channels");
     assert!(refused.to_string().contains("one channel"));
+}
+
+#[test]
+fn who_connects_has_a_decision_each() -> Result<()> {
+    let fixture =
+        |connects: &str, expect: &str| parse(&format!("{{\"connects\":[{connects}],\"expect\":[{expect}]}}"));
+    let ann = r#"{"uid":"ann","token":"t","device_flag":1}"#;
+    let good = fixture(ann, r#"{"accept":{"uid":"ann"}}"#)?;
+    let [turn] = &super::turns::of_fixture("connect", &good)[..] else {
+        panic!("one call");
+    };
+    let Work::Connect { request, .. } = &turn.work else {
+        panic!("a call of connect");
+    };
+    assert_eq!((request.uid.as_str(), &*request.token.0), ("ann", "t"));
+    assert_eq!(turn.channel, None);
+    for (connects, expect, said) in [
+        (ann, r#"{"accept":{}},{"deny":{}}"#, "2 decisions for 1 connects"),
+        (ann, r#"{"allow":true}"#, "the decision on each"),
+        (ann, r#"{"deny":{"text":1}}"#, "expect"),
+        (r#"{"token":"t"}"#, r#"{"accept":{}}"#, "uid"),
+    ] {
+        let refused = fixture(connects, expect).expect_err(expect).to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    Ok(())
 }
 
 #[test]

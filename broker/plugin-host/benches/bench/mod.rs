@@ -91,10 +91,11 @@ pub(crate) fn call(version: &Version, messages: usize, payload: &[u8]) -> Call {
         payload: Bytes::copy_from_slice(payload),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     };
     Call {
         version: version.clone(),
-        channel: ChannelKey::new("room", ChannelKind::GROUP),
+        channel: Some(ChannelKey::new("room", ChannelKind::GROUP)),
         within: Duration::from_secs(1),
         work: Work::BeforeSend {
             drafts: vec![draft; messages],

@@ -1,7 +1,7 @@
 //! Messages on their way to a guest.
 
 use super::{LAYOUT, MESSAGES_ENTRY, MESSAGES_HEADER};
-use penstock_core::message::{Draft, Message, MessageFlags};
+use penstock_core::message::{Attributes, Draft, Message, MessageFlags};
 use penstock_core::types::{ChannelKey, Incarnation};
 use std::fmt::Write as _;
 
@@ -79,11 +79,31 @@ impl Frame {
         [at, word(bytes.len())]
     }
 
+    /// Puts names and values into the arena, and says where; nowhere when there are none.
+    fn put_attributes(&mut self, attributes: Option<&Attributes>) -> [u32; 2] {
+        let Some(attributes) = attributes else {
+            return [0, 0];
+        };
+        let at = self.arena.len();
+        for (name, value) in attributes.iter() {
+            // A session has far fewer bytes of them than fit (ATTRIBUTES_BYTES_MAX).
+            let Ok(length) = u16::try_from(name.len()) else {
+                continue;
+            };
+            self.arena.extend_from_slice(&length.to_le_bytes());
+            self.arena.extend_from_slice(name.as_bytes());
+            self.arena.extend_from_slice(&word(value.len()).to_le_bytes());
+            self.arena.extend_from_slice(value.as_bytes());
+        }
+        [word(at), word(self.arena.len() - at)]
+    }
+
     fn entry(&mut self, (kind, id): (u32, [u32; 2]), draft: &Draft, stamped: &Stamped) {
         let sender = self.put(draft.from_uid.as_str().as_bytes());
         let payload = self.put(&draft.payload);
         let number = self.put(draft.client_msg_no.as_bytes());
         let topic = self.put(draft.topic.as_bytes());
+        let attributes = self.put_attributes(draft.attributes.as_ref());
         let (message, seq, at) = (halves(stamped.id), halves(stamped.seq), halves(stamped.at_ms));
         let entry: [u32; MESSAGES_ENTRY as usize] = [
             id[0],
@@ -108,9 +128,9 @@ impl Frame {
             at[1],
             stamped.event[0],
             stamped.event[1],
-            // No attributes and no hops yet.
-            0,
-            0,
+            attributes[0],
+            attributes[1],
+            // No hops yet.
             0,
             0,
         ];

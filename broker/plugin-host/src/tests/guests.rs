@@ -15,6 +15,12 @@ api = "1"
 hooks = ["persist-after"]
 "#;
 
+pub(super) const GATE: &str = r#"name = "gate"
+version = "0.1.0"
+api = "1"
+hooks = ["connect"]
+"#;
+
 /// Answers of `before-send`: where the arena and the index begin and how long they are.
 pub(super) const ALLOW: &str = "(call $answer (i32.const 1024) (i32.const 0) (i32.const 1024) (i32.const 0))";
 
@@ -99,6 +105,33 @@ pub(super) fn consumer(handle: &str) -> Vec<u8> {
     (global.set $heap (i32.const 8192))))"#
     );
     module("consumer", CONSUMER, &text)
+}
+
+/// A gate whose `connect` has this body; it returns with `$accept`, whose attributes are the words at 2048, or `$deny`.
+pub(super) fn gate(connect: &str, attributes: &[u32]) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  {COMMON}
+  (data (i32.const 2048) "{}")
+  (func (export "penstock:plugin/lifecycle@1.0.0#init") (param i32 i32) (result i32)
+    (i32.store8 (i32.const 1024) (i32.const 0)) (i32.const 1024))
+  (func $accept (param i32) (param i32) (param i32) (param i32) (result i32)
+    (i32.store (i32.const 1024) (i32.const 0))
+    (i32.store (i32.const 1028) (local.get 0)) (i32.store (i32.const 1032) (local.get 1))
+    (i32.store8 (i32.const 1036) (local.get 2))
+    (i32.store (i32.const 1040) (i32.const 2048)) (i32.store (i32.const 1044) (local.get 3)) (i32.const 1024))
+  (func $deny (param i32) (param i32) (result i32)
+    (i32.store (i32.const 1024) (i32.const 1)) (i32.store8 (i32.const 1028) (local.get 0))
+    (i32.store (i32.const 1032) (i32.const 3072)) (i32.store (i32.const 1036) (local.get 1)) (i32.const 1024))
+  (func $deep (call $deep))
+  (func (export "penstock:plugin/session@1.0.0#connect") (param $uid i32) (param $uid-length i32)
+    (param $token i32) (param $token-length i32) (param i32) (param i32) (param $flag i32)
+    (param $address i32) (param $address-length i32) (result i32) {connect})
+  (func (export "cabi_post_penstock:plugin/session@1.0.0#connect") (param i32)
+    (global.set $heap (i32.const 8192))))"#,
+        data(attributes)
+    );
+    module("gate", GATE, &text)
 }
 
 /// Memory, an allocator that is reset after each call, and the text `spam!` at 3072.

@@ -1,6 +1,7 @@
 //! Guests good and hostile, through the whole host.
 
 mod admission;
+mod connect;
 mod golden;
 mod guests;
 mod hostile;
@@ -70,7 +71,8 @@ impl Bench {
     fn ask(&self, version: &Version, within: Duration, work: Work) -> Returned {
         let call = Call {
             version: version.clone(),
-            channel: ChannelKey::new("room", ChannelKind::GROUP),
+            channel: (!matches!(work, Work::Connect { .. }))
+                .then(|| ChannelKey::new("room", ChannelKind::GROUP)),
             within,
             work,
         };
@@ -117,5 +119,6 @@ fn draft(payload: &str) -> Draft {
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     }
 }

@@ -220,7 +220,9 @@ impl crate::driver::Plugins for Plugins {
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
         match &call.work {
             Work::Webhook { .. } => self.webhooks.call(&self.host, call, reply),
-            Work::BeforeSend { .. } | Work::PersistAfter { .. } => self.host.call(call, reply),
+            Work::BeforeSend { .. } | Work::PersistAfter { .. } | Work::Connect { .. } => {
+                self.host.call(call, reply)
+            }
         }
     }
 

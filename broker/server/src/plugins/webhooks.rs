@@ -117,7 +117,7 @@ impl Desk {
     pub(super) fn check(&self, binding: &Binding) -> Result<(), String> {
         match binding.hook {
             Hook::Webhook => self.endpoint(binding).map(|_| ()),
-            Hook::BeforeSend | Hook::PersistAfter => Ok(()),
+            Hook::BeforeSend | Hook::PersistAfter | Hook::Connect => Ok(()),
         }
     }
 
@@ -150,7 +150,7 @@ impl Desk {
 
     /// Renders a window and delivers it.
     pub(super) fn call(&self, host: &Host, call: Call, reply: Reply) {
-        let Work::Webhook { window, messages } = &call.work else {
+        let (Work::Webhook { window, messages }, Some(channel)) = (&call.work, &call.channel) else {
             return reply(Err(Failed::Call(Failure::Host)));
         };
         let key = (
@@ -176,7 +176,7 @@ impl Desk {
             place,
             leave,
             binding: Arc::clone(&call.version.binding),
-            channel: call.channel.clone(),
+            channel: channel.clone(),
             window: *window,
             messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
             oldest_ms: messages.first().map_or(0, |message| message.stamp_ms),

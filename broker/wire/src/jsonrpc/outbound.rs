@@ -114,6 +114,9 @@ pub struct ConnectResult {
     pub time_diff: i64,
     /// The code of a `Reason`.
     pub reason_code: u8,
+    /// Why a plugin refused the connection, in its words for the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The node that holds the session.
     pub node_id: u64,
 }

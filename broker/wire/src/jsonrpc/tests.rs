@@ -294,6 +294,7 @@ fn outbound_messages_are_as_documented() {
         server_version: 6,
         time_diff: -3,
         reason_code: 1,
+        reason: None,
         node_id: 4,
     };
     assert_eq!(

@@ -209,6 +209,8 @@ impl Clients {
                 device_id: Arc::from(format!("device-of-{}", user.uid).as_str()),
                 device_flag: DeviceFlag(1),
                 client_timestamp_ms: i64::try_from(now.as_millis()).unwrap_or(0),
+                // Names the connection, so that a gate's answer can be told from one for the next attempt.
+                address: Arc::from(connection.to_string()),
             }),
         });
     }

@@ -2,6 +2,7 @@
 
 use super::{Clients, Link, Wish};
 use crate::oracle::Oracle;
+use crate::plugins::BANNED;
 use penstock_core::client::{ClientFrame, ServerFrame};
 use penstock_core::message::Committed;
 use penstock_core::types::{Reason, Uid};
@@ -95,7 +96,7 @@ impl Clients {
             self.users[user].link = Link::Up { connection };
             self.users[user].last_frame = now;
             oracle.sessions.open(connection, now);
-        } else if reason == Reason::AUTH_FAIL {
+        } else if [Reason::AUTH_FAIL, BANNED].contains(&reason) && !oracle.entries.is_denied(connection) {
             let uid = self.users[user].uid.clone();
             oracle.violate("connect", format!("{uid} is refused although its token is right"));
         } else {

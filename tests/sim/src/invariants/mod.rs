@@ -15,6 +15,7 @@ mod ledger;
 mod m_1;
 pub mod m_18;
 pub mod m_19;
+pub mod m_19_connect;
 mod m_8;
 pub mod pc_1;
 pub mod pc_5;

@@ -65,7 +65,7 @@ pub struct Suspended {
 /// Whether an end speaks against the code, if it says anything.
 fn is_bad(returned: &Returned) -> Option<bool> {
     match returned {
-        Ok(Answer::Verdicts(_) | Answer::Done { .. })
+        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_))
         | Err(Failed::Retry { .. } | Failed::Poison | Failed::Undelivered { .. } | Failed::Gone) => {
             Some(false)
         }
@@ -150,10 +150,11 @@ impl Suspended {
         let (version, head) = (
             &call.version,
             match &call.work {
-                Work::BeforeSend { .. } => None,
-                Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => messages
-                    .first()
-                    .map(|message| (call.channel.clone(), message.seq)),
+                Work::BeforeSend { .. } | Work::Connect { .. } => None,
+                Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => {
+                    let first = messages.first().map(|message| message.seq);
+                    call.channel.clone().zip(first)
+                }
             },
         );
         let overdue = self.is_overdue(now, place, version);
@@ -308,7 +309,7 @@ mod tests {
                 digest: digest(1),
                 generation: 1,
             },
-            channel: ChannelKey::new("g", ChannelKind::GROUP),
+            channel: Some(ChannelKey::new("g", ChannelKind::GROUP)),
             within: Duration::from_secs(1),
             work: Work::BeforeSend {
                 drafts: Vec::new(),

@@ -460,6 +460,20 @@ pub static ALL: &[Mutant] = &[
         "A half-open breaker lets every call through, not one (S16).",
     ),
     mutant(
+        "early-connects-pass",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.early_connects_pass = true),
+        "Who connects before its node knows the registry is asked no gate (M-19).",
+    ),
+    mutant(
+        "failed-gate-lets-pass",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.failed_gate_lets_pass = true),
+        "A gate that fails lets pass whom its policy is to refuse (M-19).",
+    ),
+    mutant(
         "one-node-quarantines",
         3,
         200,

@@ -9,6 +9,7 @@ use crate::invariants::ap_2;
 use crate::invariants::ap_3::Completions;
 use crate::invariants::m_18::Counted;
 use crate::invariants::m_19::{Judged, Shown, original};
+use crate::invariants::m_19_connect::Entries;
 use crate::invariants::pc_1::Followed;
 pub use crate::invariants::pc_5::Sessions;
 use crate::invariants::s_16::Suspended;
@@ -111,6 +112,8 @@ pub struct Oracle {
     pub registers: Registers,
     /// What before-send stages were seen to do.
     pub judged: Judged,
+    /// Whom gates have accepted.
+    pub entries: Entries,
     /// Which versions may not be called, and where.
     pub suspended: Suspended,
     /// What bindings that follow channels have done.

@@ -27,6 +27,7 @@ fn message(oracle: &Oracle, operation: usize, seq: u64, id: i64) -> Message {
             payload: oracle.operations[operation].payload.clone(),
             origin: None,
             subscribers: Arc::from([]),
+            attributes: None,
         },
     }
 }

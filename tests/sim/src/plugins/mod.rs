@@ -2,8 +2,10 @@
 //! what somebody who deploys them wants next.
 
 mod deploy;
+mod gatekeeper;
 
 pub use deploy::{Deployer, changed_by};
+pub use gatekeeper::{BANNED, Gatekeeper};
 
 use crate::invariants::m_19::{marked, number};
 use crate::oracle;
@@ -60,6 +62,8 @@ pub struct Plugins {
     pub calm: bool,
     /// Who changes the registry; nobody in most runs.
     pub deployer: Option<Deployer>,
+    /// Who binds gates and speaks for them, beside a deployer.
+    pub gatekeeper: Option<Gatekeeper>,
 }
 
 impl Plugins {
@@ -75,6 +79,7 @@ impl Plugins {
             rng,
             latency,
             calm: false,
+            gatekeeper: Gatekeeper::new(seed).filter(|_| deployer.is_some()),
             deployer,
         }
     }

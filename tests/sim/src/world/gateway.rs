@@ -16,7 +16,8 @@ const CALL_WITHIN: Duration = Duration::from_secs(8);
 /// A connection of a client to a process.
 #[derive(Debug)]
 pub(super) struct Connection {
-    user: usize,
+    pub(super) user: usize,
+    pub(super) opened: Duration,
     /// Index of the node.
     pub(super) node: usize,
     life: u32,
@@ -52,6 +53,7 @@ impl World {
         assert_eq!(connection, self.connections.len());
         self.connections.push(Connection {
             user,
+            opened: self.now,
             node,
             life: self.nodes[node].life,
             open_at_server: false,
@@ -163,6 +165,8 @@ impl World {
     /// A node writes a frame to a client.
     pub(super) fn client_frame(&mut self, node: usize, connection: ConnectionId, frame: ServerFrame) {
         if let Some(number) = self.connection_at(node, connection) {
+            let shard = shard_of(connection, self.settings.shards);
+            self.note_entry((node, shard), number, &frame);
             self.tell_client(number, Some(frame));
         }
     }

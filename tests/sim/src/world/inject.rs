@@ -140,6 +140,7 @@ impl World {
         victim.disk.set_full(false);
         self.invariants.crashed(node);
         self.oracle.judged.ended(node);
+        self.oracle.entries.ended(node);
         self.oracle.suspended.ended(node);
         self.break_connections(node);
         let usual = self.faults.rng.time(MOMENT, MOMENT * 40);

@@ -4,6 +4,7 @@
 mod agenda;
 mod ambush;
 mod effects;
+mod gates;
 mod gateway;
 mod inject;
 mod node;

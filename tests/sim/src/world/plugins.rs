@@ -32,19 +32,23 @@ impl World {
             self.oracle.suspended.lost(place, &call.version);
         }
         let (after, returned) = match call.work {
+            Work::Connect { request, .. } => self.ask_gate(fate, &call.version, &request),
             Work::BeforeSend { drafts, .. } => {
-                self.asked(&call.channel, &call.version, &drafts);
+                let channel = call.channel.expect("drafts are of a channel");
+                self.asked(&channel, &call.version, &drafts);
                 self.judge(fate, &call.version, &drafts)
             }
             Work::PersistAfter {
                 incarnation,
                 messages,
             } => {
-                let run = (&call.channel, incarnation, &messages[..]);
+                let channel = call.channel.expect("messages are of a channel");
+                let run = (&channel, incarnation, &messages[..]);
                 self.follow(place, fate, &call.version, (run, None))
             }
             Work::Webhook { window, messages } => {
-                let run = (&call.channel, window.incarnation, &messages[..]);
+                let channel = call.channel.expect("messages are of a channel");
+                let run = (&channel, window.incarnation, &messages[..]);
                 self.follow(place, fate, &call.version, (run, Some(window)))
             }
         };
@@ -56,6 +60,7 @@ impl World {
 
     /// What the checkers know before a shard's effects are done: the registry that it acts on, and its breakers.
     pub(super) fn take_note(&mut self, place: (usize, u16), acts: Option<u64>, effects: &[Effect]) {
+        self.oracle.entries.acts(self.now, place, acts);
         for effect in effects {
             if let Effect::Registry(registry) = effect {
                 self.oracle.judged.learned(registry);
@@ -291,6 +296,8 @@ impl World {
         if let Some(change) = deployer.next(&registry) {
             asks.push((deployer.index(self.nodes.len()), change));
         }
+        let gates = self.plugins.gatekeeper.as_mut();
+        asks.extend(gates.and_then(|keeper| keeper.next(&registry, self.nodes.len())));
         if deployer.index(5) == 0 {
             let node = deployer.index(self.nodes.len());
             let list = LettersAsk::List {
@@ -352,7 +359,9 @@ impl World {
             return;
         };
         let node = deployer.index(self.nodes.len());
-        let repairs = deployer.repairs(&registry, suspended.as_ref());
+        let mut repairs = deployer.repairs(&registry, suspended.as_ref());
+        let gates = self.plugins.gatekeeper.as_mut().zip(suspended.as_ref());
+        repairs.extend(gates.and_then(|(keeper, version)| keeper.repair(&registry, version)));
         self.ask_changes(repairs.into_iter().map(|change| (node, change)).collect());
     }
 
@@ -405,13 +414,14 @@ impl World {
             for (shard, host) in node.hosts.iter().enumerate() {
                 let seen = host.shard.summary();
                 let acts = seen.registry.unwrap_or(0);
-                if acts < told.max(newest) || seen.plugin_calls + seen.judging > 0 {
+                if acts < told.max(newest) || seen.plugin_calls + seen.judging + seen.entering > 0 {
                     return Some(format!(
-                        "node {} shard {shard} acts on registry {acts} of {newest} (told {told}), with {} calls of plugins \
-                         and {} batches open",
+                        "node {} shard {shard} acts on registry {acts} of {newest} (told {told}), with {} calls of plugins, \
+                         {} batches and {} connections open",
                         index + 1,
                         seen.plugin_calls,
-                        seen.judging
+                        seen.judging,
+                        seen.entering
                     ));
                 }
             }

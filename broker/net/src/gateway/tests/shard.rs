@@ -135,6 +135,7 @@ impl ScriptedShard {
 
 fn connack(reason: Reason) -> ServerFrame {
     ServerFrame::Connack {
+        text: None,
         reason,
         time_difference_ms: -25,
         node: 3,
@@ -157,6 +158,7 @@ pub(super) fn recv(id: MessageId, send: &Send, payload: Bytes) -> ServerFrame {
         payload,
         origin: None,
         subscribers: Arc::from([]),
+        attributes: None,
     };
     let committed = Committed {
         channel: ChannelKey::new("echo", ChannelKind::GROUP),

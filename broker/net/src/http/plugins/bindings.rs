@@ -208,16 +208,27 @@ async fn revision(state: &State, id: &str, named: Option<u64>) -> Result<u64, Re
 fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
     let hook = Hook::named(&wanted.hook).ok_or_else(|| {
         let names = Hook::ALL.map(Hook::name);
-        format!("hook `{}`: {}", wanted.hook, names.join(", "))
+        format!("hook `{}`: one of {}", wanted.hook, names.join(", "))
     })?;
     let (deadline_ms, attempts_max) = match hook {
         Hook::Webhook => (WEBHOOK_DEADLINE_MS, WEBHOOK_ATTEMPTS_MAX),
-        Hook::BeforeSend | Hook::PersistAfter => (DEADLINE_MS, ATTEMPTS_MAX),
+        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect => (DEADLINE_MS, ATTEMPTS_MAX),
     };
     let patience = Duration::from_secs(wanted.patience_s.unwrap_or(PATIENCE_S));
     if !PATIENCE.contains(&patience) {
         let (least, most) = (PATIENCE.start().as_secs(), PATIENCE.end().as_secs());
         return Err(format!("patience_s: from {least} to {most}"));
+    }
+    let WantedSelector {
+        channel_types,
+        channel_ids,
+        ..
+    } = &wanted.selector;
+    if hook == Hook::Connect && !(channel_types.is_empty() && channel_ids.is_empty()) {
+        return Err(
+            "selector: who connects is in no channel yet, so `connect` takes `uids` alone, and no `channel_types` or `channel_ids`"
+                .to_owned(),
+        );
     }
     let bytes = |value: &Value| Bytes::from(value.to_string());
     // Changes of keys are exact only in windows that are fixed.

@@ -14,6 +14,7 @@
 //! | `reject`, `reject:text` | rejects, with this text or `scripted` |
 //! | `rewrite`, `rewrite:text` | puts a text message with this text, or `scripted`, in its place |
 //! | `calls` | rejects with the number of calls that the instance has had |
+//! | `attributes` | rejects with the attributes of the sender's session: `name=value`, with commas between them |
 //!
 //! The configuration `{"init": "fail"}` makes the instance fail to start, `"trap"` and `"loop"` do what the words do.
 
@@ -147,6 +148,16 @@ fn verdict(message: Message<'_>) -> Verdict {
         return Verdict::Reject {
             code: 0,
             text: CALLS.get().to_string(),
+        };
+    }
+    if has(payload, "attributes") {
+        let all = message.attributes();
+        let shown: Vec<String> = all
+            .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)))
+            .collect();
+        return Verdict::Reject {
+            code: 0,
+            text: shown.join(","),
         };
     }
     if has(payload, "rewrite") {

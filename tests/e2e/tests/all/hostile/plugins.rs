@@ -130,6 +130,36 @@ fn b73_bombs_after_a_message_is_stored() -> Result<()> {
 }
 
 #[test]
+fn b73_bombs_while_somebody_connects() -> Result<()> {
+    const NAME: &str = "scripted-gate";
+    let node = bombed(NAME)?;
+    let process = node.process();
+    let bombs = ["trap", "panic", "grow", "loop", "recurse", "huge", "flood"];
+    for (round, word) in bombs.into_iter().enumerate() {
+        let deadline_ms = if word == "loop" { 500 } else { 5_000 };
+        let binding = json!({
+            "plugin": NAME, "hook": "connect", "deadline_ms": deadline_ms, "config": { "round": round },
+            "selector": { "uids": ["mallory"] },
+        });
+        bind(&node, NAME, &binding)?;
+        let code = |token: &str| -> Result<Value> {
+            let (_, answer) = Raw::asking(node.websocket(), ("mallory", "d"), token)?;
+            Ok(answer["result"]["reasonCode"].clone())
+        };
+        beside(&node, word, || {
+            for _ in 0..3 {
+                let code = code(word)?;
+                // A flood of lines is cut short, and harms nothing.
+                ensure!((code == SUCCESS) == (word == "flood"), "{word}: {code}");
+            }
+            Ok(())
+        })?;
+        assert_eq!(code("any")?, SUCCESS, "after {word}");
+    }
+    still_serves(&node, process, "bombs in a gate")
+}
+
+#[test]
 fn s16_a_plugin_that_keeps_failing_is_switched_off() -> Result<()> {
     const NAME: &str = "scripted-filter";
     let node = bombed(NAME)?;

@@ -83,7 +83,7 @@ fn changes_that_do_not_fit() -> Result<()> {
         "/v1/bindings/x",
         &json!({ "plugin": NAME, "hook": "after-lunch" }),
     )?;
-    says(&hook, 400, "before-send, persist-after, webhook");
+    says(&hook, 400, "before-send, persist-after, webhook, connect");
     goes_on(&node, "after")
 }
 

@@ -135,6 +135,30 @@ fn a_new_consumer_is_told_of_stored_messages() -> Result<()> {
 }
 
 #[test]
+fn a_new_gate_keeps_out_who_is_banned() -> Result<()> {
+    let node = Node::start(&[])?;
+    let desk = Desk::of(&node)?;
+    desk.says(&["new", "shout", "--lang", "rust", "--hook", "connect"])?;
+    let tried = desk.says(&["test", "--dir", "shout"])?;
+    assert!(tried.contains(" 0 failed"), "{tried}");
+    let row = desk.says(&["bench", "--dir", "shout", "--calls", "50"])?;
+    assert!(row.contains("a connection (50 calls)"), "{row}");
+    let binding = desk.folder.path().join("shout/binding.toml");
+    let text = fs::read_to_string(&binding)?.replace("# banned =", "banned =");
+    fs::write(&binding, text)?;
+    desk.asks(&["deploy"])?;
+    let told = |uid: &str| -> Result<Value> {
+        let (_, answer) = Raw::asking(node.websocket(), (uid, "d"), "any")?;
+        Ok(answer["result"].clone())
+    };
+    assert_eq!(told("mallory")?["reason"], "you are banned");
+    assert_eq!(told("ann")?["reasonCode"], 1);
+    let shown = desk.asks(&["status"])?;
+    assert!(shown.contains("connect"), "{shown}");
+    Ok(())
+}
+
+#[test]
 fn dead_letters_are_listed_replayed_and_dropped_by_the_command() -> Result<()> {
     let node = followed(&json!({ "attempts_max": 2 }))?;
     say_all(&node, &["first retry:1", "second poison", "third"])?;
