@@ -28,7 +28,8 @@ impl Contract {
         Self { resolve, package }
     }
 
-    /// Holds a component to the contract: it is one of its worlds, at most without some imports, and has one manifest.
+    /// Holds a component to the contract: it is one of its worlds or several together, at most without some
+    /// imports, and has one manifest.
     pub(crate) fn check(&self, component: &[u8]) -> Result<(), String> {
         let decoded = wit_component::decode(component).map_err(|error| format!("{error:#}"))?;
         let DecodedWasm::Component(resolve, world) = decoded else {
@@ -37,19 +38,19 @@ impl Contract {
         let world = &resolve.worlds[world];
         let exports = names(&resolve, world.exports.values());
         let imports = names(&resolve, world.imports.values());
-        let mut worlds = self
-            .worlds()
-            .filter(|world| names(&self.resolve, world.exports.values()) == exports)
-            .peekable();
-        if worlds.peek().is_none() {
+        // A plugin with several hooks is several worlds at once.
+        let of = |world: &&World| names(&self.resolve, world.exports.values()).is_subset(&exports);
+        let worlds: Vec<&World> = self.worlds().filter(of).collect();
+        let all = |part: fn(&World) -> Vec<&WorldItem>| -> BTreeSet<String> {
+            let items = worlds.iter().flat_map(|world| part(world));
+            names(&self.resolve, items)
+        };
+        if all(|world| world.exports.values().collect()) != exports {
             return Err(format!("no world of the contract exports {exports:?}"));
         }
-        let offers = |world: &World| {
-            let mut offered = names(&self.resolve, world.imports.values());
-            offered.insert(TYPES.to_owned());
-            imports.is_subset(&offered)
-        };
-        if !worlds.any(offers) {
+        let mut offered = all(|world| world.imports.values().collect());
+        offered.insert(TYPES.to_owned());
+        if !imports.is_subset(&offered) {
             return Err(format!(
                 "no world of the contract that exports {exports:?} imports {imports:?}"
             ));
@@ -147,18 +148,25 @@ mod tests {
         let mut resolve = contract.resolve.clone();
         let text = "package test:other;
             world greedy { include penstock:plugin/filter@1.0.0; import penstock:plugin/http@1.0.0; }
-            world two { include penstock:plugin/filter@1.0.0; export penstock:plugin/route@1.0.0; }
+            world more { include penstock:plugin/filter@1.0.0; export exit: func(code: u32); }
+            world two { include penstock:plugin/filter@1.0.0; export penstock:plugin/persist-after@1.0.0; }
             world loose { include penstock:plugin/filter@1.0.0; import exit: func(code: u32); }";
         let other = resolve.push_str("other.wit", text).unwrap();
         for (name, why) in [
             ("greedy", "penstock:plugin/http@1.0.0"),
-            ("two", "no world of the contract exports"),
+            ("more", "no world of the contract exports"),
             ("loose", "what has no name"),
         ] {
             let world = resolve.select_world(&[other], Some(name)).unwrap();
             let error = contract.check(&component(&resolve, world, 1)).unwrap_err();
             assert!(error.contains(why), "{name}: {error}");
         }
+        let both = resolve.select_world(&[other], Some("two")).unwrap();
+        assert_eq!(
+            contract.check(&component(&resolve, both, 1)),
+            Ok(()),
+            "two hooks of one plugin"
+        );
         let error = contract.check(b"nothing").unwrap_err();
         assert!(!error.is_empty());
     }

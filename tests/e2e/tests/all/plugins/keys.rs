@@ -120,7 +120,9 @@ fn what_cannot_be_kept_becomes_a_dead_letter_that_says_why() -> Result<()> {
     });
     let full = full.context("no slot is full")??;
     let fourth = format!("fourth set:fill{full} {}", "y".repeat(25_000));
-    say_all(&node, &[&fourth, "fifth"])?;
+    let mut alice = Raw::session(node.websocket(), "alice", "d")?;
+    assert_eq!(say(&mut alice, "4", &fourth)?["reasonCode"], SUCCESS);
+    assert_eq!(say(&mut alice, "5", "fifth")?["reasonCode"], SUCCESS);
     key_until(&node, TALLY, "messages%2F2%2Froom", Some("5"))?;
     let wanted = [(2, "key-not-a-number".to_owned()), (4, "key-quota".to_owned())];
     assert_eq!(causes(&node)?, wanted);
