@@ -168,7 +168,7 @@ mod tests {
             start: None,
             attempts_max: 0,
             exact: false,
-            patience: std::time::Duration::ZERO,
+            patience: Duration::ZERO,
             inline: false,
         };
         let bound = Bound::new(binding, 5, 5, 1, &plugin);
