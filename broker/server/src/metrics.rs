@@ -52,7 +52,7 @@ fn store(node: &Node, out: &mut String) {
 
 fn shards(node: &Node, out: &mut String) {
     let counted = node.counted();
-    for (name, text, value) in happened(&counted) {
+    for (name, text, value) in happened(&counted).into_iter().chain(of_keys(&counted)) {
         help(out, name, "counter", text);
         line(out, name, "", value);
     }
@@ -66,7 +66,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 18] {
+fn happened(counted: &Counted) -> [Series; 13] {
     let counters = &counted.counters;
     [
         (
@@ -120,6 +120,28 @@ fn happened(counted: &Counted) -> [Series; 18] {
             counters.calls_suspended,
         ),
         (
+            "penstock_dead_letters_total",
+            "Messages given up for a consumer.",
+            counters.dead_letters,
+        ),
+        (
+            "penstock_channels_resumed_total",
+            "Sleeping channels that were woken because something that follows them was behind.",
+            counters.resumed,
+        ),
+        (
+            "penstock_row_misses_total",
+            "Row reads that had to go to disk.",
+            counted.misses,
+        ),
+    ]
+}
+
+/// What became of changes of plugins' keys.
+fn of_keys(counted: &Counted) -> [Series; 5] {
+    let counters = &counted.counters;
+    [
+        (
             "penstock_key_changes_total",
             "Changes of keys that messages have caused or somebody asked for, made together in one slot.",
             counters.key_changes,
@@ -143,21 +165,6 @@ fn happened(counted: &Counted) -> [Series; 18] {
             "penstock_key_changes_unavailable_total",
             "Changes of keys not made because their slot could not be asked.",
             counters.key_unavailable,
-        ),
-        (
-            "penstock_dead_letters_total",
-            "Messages given up for a consumer.",
-            counters.dead_letters,
-        ),
-        (
-            "penstock_channels_resumed_total",
-            "Sleeping channels that were woken because something that follows them was behind.",
-            counters.resumed,
-        ),
-        (
-            "penstock_row_misses_total",
-            "Row reads that had to go to disk.",
-            counted.misses,
         ),
     ]
 }

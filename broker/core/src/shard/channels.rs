@@ -2,7 +2,7 @@
 
 use super::continuation::{Reading, Stored, Then};
 use super::groups::ReplyTo;
-use super::peer::{Reply, Request, channel_lane};
+use super::peer::{Reply, Request, channel_lane, epoch_of};
 use super::step::Step;
 use super::turn::Turn;
 use super::{Config, Shard};
@@ -485,21 +485,5 @@ impl Shard {
         });
         self.counters.leaderships_lost += 1;
         self.refuse_requests(turn, channel, &Reply::NotLeader { hint: None });
-    }
-}
-
-fn epoch_of(request: &Request) -> Option<LeaderEpoch> {
-    match request {
-        Request::Append { leader_epoch, .. }
-        | Request::History { leader_epoch, .. }
-        | Request::SendOutcome { leader_epoch, .. }
-        | Request::Redeliver { leader_epoch, .. } => Some(*leader_epoch),
-        Request::Propose { .. }
-        | Request::ProposeOnce { .. }
-        | Request::Rows { .. }
-        | Request::Page { .. }
-        | Request::Resolve { .. }
-        | Request::VoterChange { .. }
-        | Request::Subscribe { .. } => None,
     }
 }

@@ -447,6 +447,15 @@ pub enum Target<'a> {
 }
 
 impl Request {
+    /// The command that is to be committed, and its lane; none when it is another request.
+    pub(super) fn proposal(&self) -> Option<(slot::Lane, Bytes)> {
+        match self {
+            Request::Propose { lane, command, .. } => Some((*lane, command.clone())),
+            Request::ProposeOnce { command, .. } => Some((slot::Lane::Ordinary, command.clone())),
+            _ => None,
+        }
+    }
+
     /// Who decides it.
     #[must_use]
     pub fn target(&self) -> Target<'_> {
@@ -463,6 +472,23 @@ impl Request {
             | Request::Redeliver { channel, .. }
             | Request::Subscribe { channel, .. } => Target::Channel(channel),
         }
+    }
+}
+
+/// The leadership of the channel that a request is for, where it names one.
+pub(super) fn epoch_of(request: &Request) -> Option<LeaderEpoch> {
+    match request {
+        Request::Append { leader_epoch, .. }
+        | Request::History { leader_epoch, .. }
+        | Request::SendOutcome { leader_epoch, .. }
+        | Request::Redeliver { leader_epoch, .. } => Some(*leader_epoch),
+        Request::Propose { .. }
+        | Request::ProposeOnce { .. }
+        | Request::Rows { .. }
+        | Request::Page { .. }
+        | Request::Resolve { .. }
+        | Request::VoterChange { .. }
+        | Request::Subscribe { .. } => None,
     }
 }
 

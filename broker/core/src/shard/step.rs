@@ -343,24 +343,16 @@ impl Shard {
             let hint = host.group.status().leader;
             return self.reply(turn, reply_to, Reply::NotLeader { hint });
         }
+        if let Some((lane, command)) = request.proposal() {
+            host.proposals
+                .insert(token, super::groups::Proposer::Caller(reply_to));
+            self.queue.push_back(Step::Group {
+                group,
+                input: slot::Input::Propose { token, lane, command },
+            });
+            return;
+        }
         match request {
-            Request::Propose { lane, command, .. } => {
-                host.proposals
-                    .insert(token, super::groups::Proposer::Caller(reply_to));
-                self.queue.push_back(Step::Group {
-                    group,
-                    input: slot::Input::Propose { token, lane, command },
-                });
-            }
-            Request::ProposeOnce { command, .. } => {
-                host.proposals
-                    .insert(token, super::groups::Proposer::Caller(reply_to));
-                let lane = slot::Lane::Ordinary;
-                self.queue.push_back(Step::Group {
-                    group,
-                    input: slot::Input::Propose { token, lane, command },
-                });
-            }
             Request::Rows { keys, .. } => {
                 host.reads
                     .insert(token, super::groups::AfterIndex::Rows { reply_to, keys });
@@ -400,7 +392,9 @@ impl Shard {
                 self.on_voter_progress(group, channel, progress);
                 self.reply(turn, reply_to, Reply::Done);
             }
-            Request::Append { .. }
+            Request::Propose { .. }
+            | Request::ProposeOnce { .. }
+            | Request::Append { .. }
             | Request::History { .. }
             | Request::SendOutcome { .. }
             | Request::Redeliver { .. }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use penstock_core::hooks::call::{KvChange, KvOperation};
-use penstock_core::hooks::registry::{KeyOperation, KeyOutcome, KeyRefused, KeyValue};
+use penstock_core::hooks::registry::{KeyOperation, KeyOutcome, KeyValue};
 use penstock_plugin_host::{KeyError, Keys};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -91,7 +91,7 @@ fn changed_by(
             let text = found.unwrap_or_else(|| Bytes::from_static(b"0"));
             let number: Option<i64> = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
             let sum = number.and_then(|number| number.checked_add(by));
-            let sum = sum.ok_or(KeyError::from(KeyRefused::NotANumber))?;
+            let sum = sum.ok_or(KeyError::NotANumber)?;
             keys.insert(key.to_owned(), Bytes::from(sum.to_string()));
             KeyOutcome::Sum(sum)
         }

@@ -414,6 +414,7 @@ impl World {
         self.last_fix += 2;
         let cursor = Cursor {
             open_to: Seq(self.last_fix + 1),
+            cut_to: Seq(self.last_fix + 1),
             ..Cursor::at(Seq(self.last_fix))
         };
         let (token, value) = (self.token(), cursor.encode());

@@ -312,6 +312,7 @@ impl Cursors {
         }
         if !progress.cursor.is_open() || grows {
             progress.cursor.open_to = last;
+            progress.cursor.cut_to = progress.cursor.cut_to.max(last);
         }
         out.push(progress.fix(next_token));
         progress.state = State::Opening(next_token, records);

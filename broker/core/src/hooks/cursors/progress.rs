@@ -225,6 +225,11 @@ impl Progress {
             // Whatever its bytes: what is in memory is measured otherwise than what is on disk.
             Some(through) => (count(through), u32::MAX),
             None if faults.before_commit_effects() => (self.run_max(), RUN_BYTES_MAX),
+            // The rest of a window that was made smaller stays within it.
+            None if self.cursor.cut_to > self.cursor.done && !faults.window_grows_on_redelivery() => (
+                self.run_max().min(count(target.min(self.cursor.cut_to))),
+                RUN_BYTES_MAX,
+            ),
             None => (self.run_max().min(count(target)), RUN_BYTES_MAX),
         };
         Some(Range {
@@ -258,6 +263,7 @@ impl Progress {
         if faults.cursor_ahead_of_effect() {
             self.cursor.done = last;
             self.cursor.open_to = self.cursor.open_to.max(last);
+            self.cursor.cut_to = self.cursor.cut_to.max(last);
             out.push(self.moved());
         }
         out.push(Output::Consume {
@@ -286,7 +292,12 @@ impl Progress {
         let open_to = self.cursor.open_to.max(done);
         let cuts = if open_to > done { self.cursor.cuts } else { 0 };
         self.fixed &= open_to > done;
-        self.cursor = Cursor { done, cuts, open_to };
+        self.cursor = Cursor {
+            done,
+            cuts,
+            open_to,
+            cut_to: self.cursor.cut_to.max(done),
+        };
         out.push(self.moved());
     }
 
@@ -300,7 +311,7 @@ impl Progress {
     /// A window of several records has failed for good: which of them is to blame is found one by one.
     pub(super) fn split(&mut self) {
         self.attempts = 0;
-        self.single_through = self.cursor.open_to;
+        self.single_through = self.cursor.cut_to;
         self.narrow(self.cursor.done.next());
         self.state = State::Idle;
     }

@@ -158,6 +158,7 @@ fn at(done: u64, open_to: u64) -> Cursor {
         done: Seq(done),
         cuts: 0,
         open_to: Seq(open_to),
+        cut_to: Seq(open_to),
     }
 }
 
@@ -559,7 +560,11 @@ fn a_window_is_narrowed_to_what_is_done() {
     let through = Seq(3);
     let narrowed = [Output::Narrowed { token }];
     assert_eq!(world.input(Input::Narrow { token, through }), narrowed);
-    let three = Cursor { cuts: 1, ..at(0, 3) };
+    let three = Cursor {
+        cuts: 1,
+        cut_to: Seq(4),
+        ..at(0, 3)
+    };
     assert_eq!(world.fixed, [at(0, 4), three]);
     // The next leader hands out exactly these.
     world.input(Input::Role(Role::Not));
@@ -568,9 +573,12 @@ fn a_window_is_narrowed_to_what_is_done() {
     // All of it needs no other window, and neither does what is over.
     let narrowed = [Output::Narrowed { token }];
     assert_eq!(world.input(Input::Narrow { token, through }), narrowed);
-    let (_, first, last) = run(&world.input(done(token, 3)));
-    assert_eq!((first, last), (4, 7));
-    assert_eq!(world.fixed[2..], [three, at(3, 7)]);
+    // The whole window may have had its effects once: what is left of it ends where it ended, also under the next leader.
+    let (rest, first, last) = run(&world.input(done(token, 3)));
+    assert_eq!((first, last), (4, 4));
+    assert_eq!(world.fixed[2..], [three, at(3, 4)]);
+    let (_, first, last) = run(&world.input(done(rest, 4)));
+    assert_eq!((first, last), (5, 8));
     let late = Input::Narrow { token, through };
     assert_eq!(world.input(late), vec![]);
 }
@@ -601,7 +609,15 @@ fn a_window_that_fails_for_good_is_split() {
     assert_eq!((first, last), (4, 4));
     let (_, first, last) = run(&world.input(done(token, 4)));
     assert_eq!((first, last), (5, 5));
-    assert_eq!(world.fixed[1], Cursor { cuts: 1, ..at(0, 1) });
+    let cut_to = Seq(4);
+    assert_eq!(
+        world.fixed[1],
+        Cursor {
+            cuts: 1,
+            cut_to,
+            ..at(0, 1)
+        }
+    );
     // What is called poison is given up at once, and the rest of its window comes as it is.
     let mut world = exact_world(Some(2));
     let (token, ..) = run(&world.lead(1, 1, 5));

@@ -301,9 +301,8 @@ fn what_is_too_large_or_no_command_is_refused() {
         malformed
     );
     let (left, _) = neighbours();
-    let far = (0..).map(|number| format!("f{number}"));
-    let far = far
-        .clone()
+    let far = (0..)
+        .map(|number| format!("f{number}"))
         .find(|key| key_slot(PLUGIN, key) != key_slot(PLUGIN, &left))
         .unwrap();
     let two = [
