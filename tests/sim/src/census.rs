@@ -70,7 +70,8 @@ pub fn records_of(nodes: &[Node], incarnation: Incarnation, meta: &ChannelMeta) 
     meta.voters
         .isr
         .iter()
-        .find_map(|voter| log_of(&nodes[usize::from(voter.node.0) - 1], incarnation))
+        .filter_map(|voter| log_of(&nodes[usize::from(voter.node.0) - 1], incarnation))
+        .max_by_key(Vec::len)
         .unwrap_or_default()
 }
 
