@@ -172,8 +172,7 @@ impl World {
             let detail = format!("{} in {channel}: {detail}", version.binding);
             self.oracle.violate("PC-1", detail);
         }
-        // A leader that has just begun may not have heard where a window ended.
-        if let Some(window) = window.filter(|_| self.nodes.len() == 1)
+        if let Some(window) = window
             && let Err(detail) = self.oracle.followed.window(window)
         {
             self.oracle
