@@ -127,6 +127,15 @@ impl Followed {
         self.given_up.contains(&(bound.incarnation, incarnation))
     }
 
+    /// What the binding has done or given up of the channel.
+    #[must_use]
+    pub fn done_by(&self, bound: &Bound, incarnation: Incarnation) -> &BTreeSet<u64> {
+        static NOTHING: BTreeSet<u64> = BTreeSet::new();
+        self.done
+            .get(&(bound.incarnation, incarnation))
+            .unwrap_or(&NOTHING)
+    }
+
     /// A committed message that a binding has neither done nor given up.
     #[must_use]
     pub fn missing(&self, bound: &Bound, incarnation: Incarnation, records: &[Record]) -> Option<u64> {

@@ -262,7 +262,11 @@ impl World {
                 let (Ok(wrong) | Err(wrong)) = self
                     .oracle
                     .counted
-                    .check(bound, incarnation, &seqs)
+                    .check(
+                        bound,
+                        incarnation,
+                        (&seqs, self.oracle.followed.done_by(bound, incarnation)),
+                    )
                     .map(|missing| missing.unwrap_or_default());
                 if !wrong.is_empty() {
                     return Some(format!("{wrong} of {key}"));
