@@ -140,7 +140,11 @@ mod tests {
     fn a_token_says_what_to_answer() {
         let accepted = asked("as:bob level:1 plan=paid address").expect("accepted");
         assert_eq!((accepted.uid.as_str(), accepted.level), ("bob", 1));
-        let names: Vec<&str> = accepted.attributes.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = accepted
+            .attributes
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
         assert_eq!(names, ["tag", "plan", "address"]);
         let denied = asked("deny:19:not_today").expect_err("denied");
         assert_eq!((denied.code, denied.text.as_str()), (19, "not today"));
