@@ -2,7 +2,8 @@
 //! a channel again, so they are looked for (PC-1, PC-2).
 //!
 //! # Owns
-//! One sweep over the channels of this shard that the node leads by the slots' indexes, and the channels that it has woken.
+//! One sweep over the channels of this shard of which the node keeps a copy by the slots' indexes, and the channels that it has woken.
+//! Copies, not leaderships: what a quorum has committed may be missing on the disk of the leader that lost power.
 //!
 //! # Invariants
 //! The sweep begins anew when the registry of plugins is known for the first time, and when other bindings follow channels. It
@@ -92,7 +93,7 @@ impl Resuming {
 }
 
 impl Shard {
-    /// Looks at all channels that this node leads, from the beginning.
+    /// Looks at all channels of which this node keeps a copy, from the beginning.
     pub(super) fn resume_all(&mut self, turn: &mut Turn<'_>) {
         if self.config.faults.hooks.behind_sleeps() {
             return;
@@ -148,7 +149,7 @@ impl Shard {
         let request = Request::Page {
             group: self.directory.group_of(slot),
             slot,
-            table: Table::LeaderIndex,
+            table: Table::ReplicaIndex,
             prefix: keys::node_prefix(self.config.node),
             after: resuming.after.clone(),
             rows_max: PAGE_ROWS,

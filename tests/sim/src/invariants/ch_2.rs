@@ -6,10 +6,19 @@ use crate::oracle::Oracle;
 use crate::world::Node;
 use penstock_core::types::{Replica, Seq, VoterSet};
 
+/// When a position was committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Committed {
+    /// In the leader's epoch, which may be what its start needs.
+    Now,
+    /// In an earlier epoch, whose leader ended in the very step: this one knows it from its disk, or from the promises.
+    Before,
+}
+
 /// The leader's high watermark has just moved to this position, or its epoch start after it has just been committed.
 pub(super) fn check(
     nodes: &[Node],
-    (log, seq): (&Log, Seq),
+    (log, seq, committed): (&Log, Seq, Committed),
     leading: &Leading<'_>,
     damaged: &[usize],
     oracle: &mut Oracle,
@@ -29,6 +38,11 @@ pub(super) fn check(
             sound.find_map(|(_, node)| stored(node.disk.durable_read(&request)))
         });
     }
+    let written = single(leading.disk.read(&request), seq).map(|record| record.leader_epoch);
+    let since = match committed {
+        Committed::Now => leading.epoch,
+        Committed::Before => written.unwrap_or(leading.epoch),
+    };
     let holds = |voter: &Replica| {
         let index = usize::from(voter.node.0) - 1;
         let Some(node) = nodes.get(index) else {
@@ -44,7 +58,7 @@ pub(super) fn check(
         if state.accepted > leading.epoch {
             return true;
         }
-        state.accepted == leading.epoch
+        state.accepted >= since
             && held.end.0 > seq
             && (seq < state.log_start.0 || stored(node.disk.durable_read(&request)) == wanted)
     };

@@ -166,11 +166,18 @@ impl Invariants {
             if replica.role_view() == RoleView::Leading(epoch) && log.ready < epoch {
                 log.ready = epoch;
                 let start = replica.view().epoch_start.previous();
-                ch_2::check(nodes, (log, start), &leading, &self.damaged, oracle);
+                let start = (&*log, start, ch_2::Committed::Now);
+                ch_2::check(nodes, start, &leading, &self.damaged, oracle);
             }
             let high_watermark = replica.high_watermark().0;
             if high_watermark > log.high_watermark {
-                ch_2::check(nodes, (log, Seq(high_watermark)), &leading, &self.damaged, oracle);
+                let committed = if high_watermark < replica.view().epoch_start.0 {
+                    ch_2::Committed::Before
+                } else {
+                    ch_2::Committed::Now
+                };
+                let known = (&*log, Seq(high_watermark), committed);
+                ch_2::check(nodes, known, &leading, &self.damaged, oracle);
                 ch_1::extend(log, &leading, high_watermark);
                 log.high_watermark = high_watermark;
             }
