@@ -1,29 +1,24 @@
 //! One guest: a store, its instance, the functions that are called.
 
-use crate::chance::{jittered, seed_of};
+mod hooks;
+
+use crate::chance::jittered;
 use crate::component::{Hook, Inspected, KV, never_waits};
 use crate::contract::{
-    Done, Event, FailureKind, FlatFunction, GuestFailure, InitFunction, Operation, PersistFunction,
-    RenderFunction, SharedFrame, TypedFunction,
+    FlatFunction, InitFunction, PersistFunction, RenderFunction, SharedFrame, TypedFunction,
 };
 use crate::engine::{Ticker, ticks};
-use crate::frame::{self, Frame};
+use crate::frame::Frame;
 use crate::imports::{ReadFailed, State, interface, linker};
 use crate::keys::Desk;
 use crate::limits::{Limits, Watch};
 use crate::manifest::InstancePolicy;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
-use crate::requests;
-use crate::session::{self, ConnectFunction};
+use crate::session::ConnectFunction;
 use crate::status::Board;
-use crate::typed;
-use bytes::Bytes;
-use penstock_core::hooks::call::{Answer, Call, Failed, KvChange, KvOperation, Returned, Work};
-use penstock_core::hooks::gates::Request;
+use penstock_core::hooks::call::{Call, Failed, Returned, Work};
 use penstock_core::hooks::pipeline::Failure;
-use penstock_core::message::{Draft, Message};
-use penstock_core::types::{ChannelKey, Incarnation};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::component::{
@@ -294,132 +289,6 @@ impl Guest {
             return Some("memory");
         }
         (self.born.elapsed() > limits.age_max).then_some("age")
-    }
-
-    fn before_send(&mut self, channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) -> Returned {
-        let seed = drafts
-            .first()
-            .map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
-        self.moment(wall_ms, seed);
-        if let Some(function) = self.typed {
-            let messages = drafts
-                .iter()
-                .map(|draft| typed::outgoing(channel, draft))
-                .collect();
-            let (verdicts,) = self.run(&function, (messages,))?;
-            return typed::verdicts(verdicts, drafts, PAYLOAD_BYTES_MAX)
-                .map(Answer::Verdicts)
-                .map_err(|error| self.bad(&error.to_string()));
-        }
-        let Some(function) = self.flat else {
-            return Err(Failed::Call(Failure::NotReady));
-        };
-        let frame = self.frame(|frame| frame.fill_wanted(channel, drafts, wall_ms));
-        let ((arena, index),) = self.run(&function, frame)?;
-        frame::verdicts(&arena, &index, drafts, PAYLOAD_BYTES_MAX)
-            .map(Answer::Verdicts)
-            .map_err(|error| self.bad(&error.to_string()))
-    }
-
-    fn connect(&mut self, request: &Request, wall_ms: u64) -> Returned {
-        let Some(function) = self.connect else {
-            return Err(Failed::Call(Failure::NotReady));
-        };
-        self.moment(wall_ms, seed_of(request.uid.as_str().as_bytes(), wall_ms));
-        let (found,) = self.run(&function, (session::request(request),))?;
-        session::decision(found)
-            .map(Answer::Decision)
-            .map_err(|why| self.bad(&why))
-    }
-
-    fn persist_after(
-        &mut self,
-        channel: &ChannelKey,
-        incarnation: Incarnation,
-        messages: &[Message],
-    ) -> Returned {
-        let Some(function) = self.persist else {
-            return Err(Failed::Call(Failure::NotReady));
-        };
-        let frame = self.committed(channel, incarnation, messages);
-        let (result,) = self.run(&function, frame)?;
-        match result {
-            Ok(done) => self.done(done, messages.len()),
-            Err(failure) => Err(self.failure("persist-after", &failure)),
-        }
-    }
-
-    fn render(&mut self, channel: &ChannelKey, incarnation: Incarnation, messages: &[Message]) -> Returned {
-        let Some(function) = self.render else {
-            return Err(Failed::Call(Failure::NotReady));
-        };
-        let (arena, index) = self.committed(channel, incarnation, messages);
-        let (result,) = self.run(&function, (Event::MessageNotify, arena, index, Vec::new()))?;
-        match result {
-            Ok(requests) => requests::checked(requests)
-                .map(Answer::Requests)
-                .map_err(|why| self.bad(&why)),
-            Err(failure) => Err(self.failure("webhook", &failure)),
-        }
-    }
-
-    /// The frame of committed messages, at the moment of the first of them.
-    fn committed(
-        &mut self,
-        channel: &ChannelKey,
-        incarnation: Incarnation,
-        messages: &[Message],
-    ) -> SharedFrame {
-        let first = messages.first();
-        self.moment(
-            first.map_or(0, |message| message.stamp_ms),
-            first.map_or(0, |message| message.id.0.cast_unsigned()),
-        );
-        self.frame(|frame| frame.fill_committed(channel, incarnation, messages))
-    }
-
-    fn done(&self, done: Done, messages: usize) -> Returned {
-        let count = done.messages as usize;
-        if count > messages {
-            return Err(self.bad(&format!("{count} messages done of {messages}")));
-        }
-        if !done.changes.is_empty() && !self.prepared.changes_keys {
-            return Err(self.bad("it changes keys, but its manifest does not ask for the capability `kv`"));
-        }
-        let mut changes = Vec::with_capacity(done.changes.len());
-        for change in done.changes {
-            if change.message >= done.messages {
-                return Err(self.bad(&format!(
-                    "a change for message {}, but {count} are done",
-                    change.message
-                )));
-            }
-            changes.push(KvChange {
-                message: change.message,
-                key: Arc::from(change.key),
-                operation: match change.change {
-                    Operation::Set(value) => KvOperation::Set {
-                        value: Bytes::from(value.value),
-                        ttl_ms: value.ttl_ms,
-                    },
-                    Operation::Increment(by) => KvOperation::Increment(by),
-                    Operation::Delete => KvOperation::Delete,
-                },
-            });
-        }
-        Ok(Answer::Done {
-            messages: done.messages,
-            changes,
-        })
-    }
-
-    fn failure(&self, hook: &str, failure: &GuestFailure) -> Failed {
-        self.log("warn", format!("{hook} failed: {}", failure.message));
-        let after = (failure.after_ms > 0).then(|| Duration::from_millis(u64::from(failure.after_ms)));
-        match failure.kind {
-            FailureKind::Poison => Failed::Poison,
-            FailureKind::Retry | FailureKind::Busy => Failed::Retry { after },
-        }
     }
 
     /// A frame in the room of the last one, unless that was a large one.
