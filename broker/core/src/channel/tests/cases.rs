@@ -502,6 +502,9 @@ fn a_fixed_cursor_is_on_the_disks_of_a_quorum() {
     // What is held is settled at once, and what is lost on the way is asked again.
     world.fix(ONE);
     world.network.clear();
-    world.settle();
+    for _ in 0..20 {
+        world.settle();
+        world.pass(Duration::from_secs(1));
+    }
     assert_eq!(world.checker.fixed.len(), 2);
 }

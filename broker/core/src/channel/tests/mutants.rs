@@ -26,7 +26,7 @@ const BUDGETS: &[(&str, u16, u64)] = &[
     ("uncommitted_shown", 3, 50),
     ("reads_beyond_watermark", 3, 50),
     ("min_isr_in_place", 4, 300),
-    ("window_fixed_alone", 3, 100),
+    ("window_fixed_alone", 3, 3_000),
 ];
 
 #[test]

@@ -322,11 +322,12 @@ impl Cursor {
     /// The stored bytes, which compare as cursors do: done, cuts, open_to, cut_to, big-endian.
     #[must_use]
     pub fn encode(self) -> Bytes {
-        let open_to = self.open_to.0.min((1 << POSITION_BITS) - 1);
+        let most = (1 << POSITION_BITS) - 1;
+        let open_to = self.open_to.0.min(most);
         let mut out = Vec::with_capacity(24);
         out.extend_from_slice(&self.done.0.to_be_bytes());
         out.extend_from_slice(&(u64::from(self.cuts) << POSITION_BITS | open_to).to_be_bytes());
-        out.extend_from_slice(&self.cut_to.0.to_be_bytes());
+        out.extend_from_slice(&self.cut_to.0.min(most).to_be_bytes());
         Bytes::from(out)
     }
 
