@@ -3,6 +3,7 @@
 mod frame;
 mod guest;
 pub mod host;
+mod macros;
 #[cfg(test)]
 mod tests;
 mod verdict;

@@ -11,6 +11,7 @@ pub mod channel;
 pub mod client;
 pub mod codec;
 pub mod controller;
+pub mod cursor;
 pub mod delivery;
 pub mod effect;
 pub mod entrance;

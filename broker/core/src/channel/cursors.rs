@@ -2,7 +2,7 @@
 
 use super::leader::Leading;
 use super::{Cursors, Output, Replica, Role, Turn, quorum};
-use crate::hooks::cursors::Cursor;
+use crate::cursor::Cursor;
 use crate::rows::{Key, Write};
 use crate::types::{Token, VoterSet};
 use bytes::Bytes;

@@ -51,6 +51,7 @@ mod pending;
 mod plugins;
 mod presence;
 mod reads;
+mod redelivery;
 mod repeats;
 mod resuming;
 mod sessions;

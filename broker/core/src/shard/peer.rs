@@ -2,11 +2,12 @@
 //! another number of shards still finds the right one.
 
 use super::liveness::NodeState;
+pub use super::redelivery::Redelivery;
 use crate::channel;
 use crate::delivery;
 use crate::hooks::breaker::Change;
 use crate::message::{Committed, Draft, Outcome};
-use crate::plugins::{LetterName, Registry};
+use crate::plugins::Registry;
 use crate::presence;
 use crate::rows::{Row, Table};
 use crate::slot;
@@ -406,33 +407,6 @@ impl Peer {
             | Peer::Pushed { .. }
             | Peer::KickUser { .. }
             | Peer::Reply { .. } => false,
-        }
-    }
-}
-
-/// What a binding is handed once more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Redelivery {
-    /// The message of a dead letter.
-    Letter(LetterName),
-    /// Committed messages from the first of these positions on, up to the other one or as many as fit one window.
-    Range(Seq, Seq),
-}
-
-impl Redelivery {
-    /// The first position.
-    pub(super) fn first(self) -> Seq {
-        match self {
-            Redelivery::Letter(name) => name.seq,
-            Redelivery::Range(first, _) => first,
-        }
-    }
-
-    /// The last one.
-    pub(super) fn last(self) -> Seq {
-        match self {
-            Redelivery::Letter(name) => name.seq,
-            Redelivery::Range(_, last) => last,
         }
     }
 }

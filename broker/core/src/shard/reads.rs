@@ -85,6 +85,23 @@ impl Gathering {
     }
 }
 
+/// What was found of a record that an idempotency row names.
+fn checked(reply: ReadReply, seq: Seq, log_end: Seq) -> Checked {
+    if reply.failed {
+        Checked::Failed
+    } else if seq < reply.log_start {
+        Checked::Removed {
+            log_start: reply.log_start,
+        }
+    } else if seq > reply.high_watermark && seq < log_end {
+        // Not committed and so not read: only its commit tells whether it is the one.
+        Checked::Failed
+    } else {
+        let found = reply.records.into_iter().find(|record| record.seq == seq);
+        found.map_or(Checked::Missing, Checked::Record)
+    }
+}
+
 /// A lookup of a send.
 #[derive(Clone, Debug)]
 pub(super) struct FindSend {
@@ -261,22 +278,7 @@ impl Shard {
         let incarnation = active.meta.incarnation;
         match active.reads.remove(&token) {
             Some(Purpose::Check { token, seq }) => {
-                let checked = if reply.failed {
-                    Checked::Failed
-                } else if seq < reply.log_start {
-                    Checked::Removed {
-                        log_start: reply.log_start,
-                    }
-                } else if seq > reply.high_watermark && seq < active.replica.log_end() {
-                    // Not committed and so not read: only its commit tells whether it is the one.
-                    Checked::Failed
-                } else {
-                    reply
-                        .records
-                        .into_iter()
-                        .find(|record| record.seq == seq)
-                        .map_or(Checked::Missing, Checked::Record)
-                };
+                let checked = checked(reply, seq, active.replica.log_end());
                 let input = append::Input::RecordChecked { token, checked };
                 self.queue.push_back(Step::Append {
                     channel: channel.clone(),

@@ -169,18 +169,7 @@ impl Invariants {
                 let start = (&*log, start, ch_2::Committed::Now);
                 ch_2::check(nodes, start, &leading, &self.damaged, oracle);
             }
-            let high_watermark = replica.high_watermark().0;
-            if high_watermark > log.high_watermark {
-                let committed = if high_watermark < replica.view().epoch_start.0 {
-                    ch_2::Committed::Before
-                } else {
-                    ch_2::Committed::Now
-                };
-                let known = (&*log, Seq(high_watermark), committed);
-                ch_2::check(nodes, known, &leading, &self.damaged, oracle);
-                ch_1::extend(log, &leading, high_watermark);
-                log.high_watermark = high_watermark;
-            }
+            watermark(nodes, log, &leading, &self.damaged, oracle);
         }
         seen
     }
@@ -350,6 +339,23 @@ impl Invariants {
             .find(|(_, log)| log.channel.as_ref() == Some(channel))
             .and_then(|(&incarnation, log)| log.meta.as_ref().map(|meta| (incarnation, meta)))
     }
+}
+
+/// The high watermark that a leader tells now, if it is a new one.
+fn watermark(nodes: &[Node], log: &mut Log, leading: &Leading<'_>, damaged: &[usize], oracle: &mut Oracle) {
+    let high_watermark = leading.replica.high_watermark().0;
+    if high_watermark <= log.high_watermark {
+        return;
+    }
+    let committed = if high_watermark < leading.replica.view().epoch_start.0 {
+        ch_2::Committed::Before
+    } else {
+        ch_2::Committed::Now
+    };
+    let known = (&*log, Seq(high_watermark), committed);
+    ch_2::check(nodes, known, leading, damaged, oracle);
+    ch_1::extend(log, leading, high_watermark);
+    log.high_watermark = high_watermark;
 }
 
 /// One record of a page, if it is there and whole.

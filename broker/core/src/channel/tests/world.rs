@@ -5,7 +5,7 @@ use super::checker::{Checker, Seen};
 use super::disk::{Disk, View};
 use super::slot::{Slot, first_boots};
 use crate::channel::{Body, Faults, Input, Message, NewRecord, Output, Replica, RoleView, Setup};
-use crate::hooks::cursors::Cursor;
+use crate::cursor::Cursor;
 use crate::limits::Limits;
 use crate::message::DedupeKey;
 use crate::rows::ReadRequest;

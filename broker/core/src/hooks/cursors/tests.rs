@@ -6,6 +6,7 @@ use super::*;
 use crate::hooks::faults::Faults;
 use crate::rows::{Key, Miss, Row, Rows};
 use crate::types::{ChannelKey, ChannelKind, MessageId, Now};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]

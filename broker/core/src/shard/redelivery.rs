@@ -1,0 +1,31 @@
+//! What is handed to a binding once more, out of order.
+
+use crate::plugins::LetterName;
+use crate::types::Seq;
+
+/// What a binding is handed once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redelivery {
+    /// The message of a dead letter.
+    Letter(LetterName),
+    /// Committed messages from the first of these positions on, up to the other one or as many as fit one window.
+    Range(Seq, Seq),
+}
+
+impl Redelivery {
+    /// The first position.
+    pub(super) fn first(self) -> Seq {
+        match self {
+            Redelivery::Letter(name) => name.seq,
+            Redelivery::Range(first, _) => first,
+        }
+    }
+
+    /// The last one.
+    pub(super) fn last(self) -> Seq {
+        match self {
+            Redelivery::Letter(name) => name.seq,
+            Redelivery::Range(_, last) => last,
+        }
+    }
+}
