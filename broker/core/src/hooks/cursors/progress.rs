@@ -225,11 +225,10 @@ impl Progress {
             // Whatever its bytes: what is in memory is measured otherwise than what is on disk.
             Some(through) => (count(through), u32::MAX),
             None if faults.before_commit_effects() => (self.run_max(), RUN_BYTES_MAX),
-            // The rest of a window that was made smaller stays within it.
-            None if self.cursor.cut_to > self.cursor.done && !faults.window_grows_on_redelivery() => (
-                self.run_max().min(count(target.min(self.cursor.cut_to))),
-                RUN_BYTES_MAX,
-            ),
+            // The rest of a window that was made smaller comes one by one, under whatever leader: one record crosses no earlier end.
+            None if self.cursor.cut_to > self.cursor.done && !faults.window_grows_on_redelivery() => {
+                (1, RUN_BYTES_MAX)
+            }
             None => (self.run_max().min(count(target)), RUN_BYTES_MAX),
         };
         Some(Range {
