@@ -13,14 +13,15 @@ macro_rules! manifest {
     };
 }
 
-/// Makes a component of a [`Filter`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it only
-/// checks that the type is a filter.
+/// What every component has: its manifest, one plugin of the type, which `init` makes by the first of these traits, and its hooks.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! filter {
-    ($plugin:ty) => {
+macro_rules! component {
+    ($plugin:ty, $first:ident $hook:ident $(, $more:ident $other:ident)*) => {
         $crate::manifest!();
 
-        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Filter>::new;
+        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::$first>::new;
+        $(const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::$more>::new;)*
 
         #[cfg(target_family = "wasm")]
         const _: () = {
@@ -30,26 +31,79 @@ macro_rules! filter {
                 static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
             }
 
+            /// The plugin of this instance at work.
+            fn with<Answer>(work: impl FnOnce(&mut $plugin) -> Answer) -> Answer {
+                PLUGIN.with_borrow_mut(|plugin| work(plugin.as_mut().expect("init comes before every call")))
+            }
+
             impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
                 fn init(config: String) -> Result<(), String> {
-                    let plugin = $crate::bindings::started(<$plugin as $crate::Filter>::new, &config)?;
+                    let plugin = $crate::bindings::started(<$plugin as $crate::$first>::new, &config)?;
                     PLUGIN.set(Some(plugin));
                     Ok(())
                 }
             }
 
-            impl $crate::bindings::filter::exports::penstock::plugin::before_send::Guest for Component {
-                fn handle(arena: Vec<u8>, index: Vec<u32>) -> (Vec<u8>, Vec<u32>) {
-                    PLUGIN.with_borrow_mut(|plugin| {
-                        let plugin = plugin.as_mut().expect("init comes before every call");
-                        $crate::bindings::judged(plugin, &arena, &index)
-                    })
-                }
-            }
-
             $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
-            $crate::bindings::filter::export_filter!(Component with_types_in $crate::bindings::filter);
+            $crate::hook!($hook);
+            $($crate::hook!($other);)*
         };
+    };
+}
+
+/// How a component answers a hook, within [`component!`](crate::component).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! hook {
+    (filter) => {
+        impl $crate::bindings::filter::exports::penstock::plugin::before_send::Guest for Component {
+            fn handle(arena: Vec<u8>, index: Vec<u32>) -> (Vec<u8>, Vec<u32>) {
+                with(|plugin| $crate::bindings::judged(plugin, &arena, &index))
+            }
+        }
+
+        $crate::bindings::filter::export_filter!(Component with_types_in $crate::bindings::filter);
+    };
+    (consumer) => {
+        impl $crate::bindings::consumer::exports::penstock::plugin::persist_after::Guest for Component {
+            fn handle(arena: Vec<u8>, index: Vec<u32>) -> Result<$crate::Done, $crate::Failure> {
+                with(|plugin| $crate::bindings::consumed(plugin, &arena, &index))
+            }
+        }
+
+        $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
+    };
+    (gate) => {
+        impl $crate::bindings::gate::exports::penstock::plugin::session::Guest for Component {
+            fn connect(request: $crate::ConnectRequest) -> Result<$crate::Acceptance, $crate::Denial> {
+                with(|plugin| $crate::bindings::admitted(plugin, request))
+            }
+        }
+
+        $crate::bindings::gate::export_gate!(Component with_types_in $crate::bindings::gate);
+    };
+    (webhook) => {
+        impl $crate::bindings::webhook::exports::penstock::plugin::webhook::Guest for Component {
+            fn render(
+                event: $crate::Event,
+                arena: Vec<u8>,
+                index: Vec<u32>,
+                uids: Vec<String>,
+            ) -> Result<Vec<$crate::HttpRequest>, $crate::Failure> {
+                with(|plugin| $crate::bindings::rendered(plugin, event, (&arena, &index), &uids))
+            }
+        }
+
+        $crate::bindings::webhook::export_webhook!(Component with_types_in $crate::bindings::webhook);
+    };
+}
+
+/// Makes a component of a [`Filter`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it only
+/// checks that the type is a filter.
+#[macro_export]
+macro_rules! filter {
+    ($plugin:ty) => {
+        $crate::component!($plugin, Filter filter);
     };
 }
 
@@ -58,38 +112,7 @@ macro_rules! filter {
 #[macro_export]
 macro_rules! consumer {
     ($plugin:ty) => {
-        $crate::manifest!();
-
-        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Consumer>::new;
-
-        #[cfg(target_family = "wasm")]
-        const _: () = {
-            struct Component;
-
-            std::thread_local! {
-                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
-            }
-
-            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
-                fn init(config: String) -> Result<(), String> {
-                    let plugin = $crate::bindings::started(<$plugin as $crate::Consumer>::new, &config)?;
-                    PLUGIN.set(Some(plugin));
-                    Ok(())
-                }
-            }
-
-            impl $crate::bindings::consumer::exports::penstock::plugin::persist_after::Guest for Component {
-                fn handle(arena: Vec<u8>, index: Vec<u32>) -> Result<$crate::Done, $crate::Failure> {
-                    PLUGIN.with_borrow_mut(|plugin| {
-                        let plugin = plugin.as_mut().expect("init comes before every call");
-                        $crate::bindings::consumed(plugin, &arena, &index)
-                    })
-                }
-            }
-
-            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
-            $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
-        };
+        $crate::component!($plugin, Consumer consumer);
     };
 }
 
@@ -98,38 +121,7 @@ macro_rules! consumer {
 #[macro_export]
 macro_rules! gate {
     ($plugin:ty) => {
-        $crate::manifest!();
-
-        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Gate>::new;
-
-        #[cfg(target_family = "wasm")]
-        const _: () = {
-            struct Component;
-
-            std::thread_local! {
-                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
-            }
-
-            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
-                fn init(config: String) -> Result<(), String> {
-                    let plugin = $crate::bindings::started(<$plugin as $crate::Gate>::new, &config)?;
-                    PLUGIN.set(Some(plugin));
-                    Ok(())
-                }
-            }
-
-            impl $crate::bindings::gate::exports::penstock::plugin::session::Guest for Component {
-                fn connect(request: $crate::ConnectRequest) -> Result<$crate::Acceptance, $crate::Denial> {
-                    PLUGIN.with_borrow_mut(|plugin| {
-                        let plugin = plugin.as_mut().expect("init comes before every call");
-                        $crate::bindings::admitted(plugin, request)
-                    })
-                }
-            }
-
-            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
-            $crate::bindings::gate::export_gate!(Component with_types_in $crate::bindings::gate);
-        };
+        $crate::component!($plugin, Gate gate);
     };
 }
 
@@ -138,43 +130,7 @@ macro_rules! gate {
 #[macro_export]
 macro_rules! webhook {
     ($plugin:ty) => {
-        $crate::manifest!();
-
-        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Webhook>::new;
-
-        #[cfg(target_family = "wasm")]
-        const _: () = {
-            struct Component;
-
-            std::thread_local! {
-                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
-            }
-
-            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
-                fn init(config: String) -> Result<(), String> {
-                    let plugin = $crate::bindings::started(<$plugin as $crate::Webhook>::new, &config)?;
-                    PLUGIN.set(Some(plugin));
-                    Ok(())
-                }
-            }
-
-            impl $crate::bindings::webhook::exports::penstock::plugin::webhook::Guest for Component {
-                fn render(
-                    event: $crate::Event,
-                    arena: Vec<u8>,
-                    index: Vec<u32>,
-                    uids: Vec<String>,
-                ) -> Result<Vec<$crate::HttpRequest>, $crate::Failure> {
-                    PLUGIN.with_borrow_mut(|plugin| {
-                        let plugin = plugin.as_mut().expect("init comes before every call");
-                        $crate::bindings::rendered(plugin, event, (&arena, &index), &uids)
-                    })
-                }
-            }
-
-            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
-            $crate::bindings::webhook::export_webhook!(Component with_types_in $crate::bindings::webhook);
-        };
+        $crate::component!($plugin, Webhook webhook);
     };
 }
 
@@ -183,48 +139,6 @@ macro_rules! webhook {
 #[macro_export]
 macro_rules! filter_and_consumer {
     ($plugin:ty) => {
-        $crate::manifest!();
-
-        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Filter>::new;
-        const _: fn(&str) -> Result<$plugin, String> = <$plugin as $crate::Consumer>::new;
-
-        #[cfg(target_family = "wasm")]
-        const _: () = {
-            struct Component;
-
-            std::thread_local! {
-                static PLUGIN: std::cell::RefCell<Option<$plugin>> = const { std::cell::RefCell::new(None) };
-            }
-
-            impl $crate::bindings::lifecycle::exports::penstock::plugin::lifecycle::Guest for Component {
-                fn init(config: String) -> Result<(), String> {
-                    let plugin = $crate::bindings::started(<$plugin as $crate::Filter>::new, &config)?;
-                    PLUGIN.set(Some(plugin));
-                    Ok(())
-                }
-            }
-
-            impl $crate::bindings::filter::exports::penstock::plugin::before_send::Guest for Component {
-                fn handle(arena: Vec<u8>, index: Vec<u32>) -> (Vec<u8>, Vec<u32>) {
-                    PLUGIN.with_borrow_mut(|plugin| {
-                        let plugin = plugin.as_mut().expect("init comes before every call");
-                        $crate::bindings::judged(plugin, &arena, &index)
-                    })
-                }
-            }
-
-            impl $crate::bindings::consumer::exports::penstock::plugin::persist_after::Guest for Component {
-                fn handle(arena: Vec<u8>, index: Vec<u32>) -> Result<$crate::Done, $crate::Failure> {
-                    PLUGIN.with_borrow_mut(|plugin| {
-                        let plugin = plugin.as_mut().expect("init comes before every call");
-                        $crate::bindings::consumed(plugin, &arena, &index)
-                    })
-                }
-            }
-
-            $crate::bindings::lifecycle::export_lifecycle!(Component with_types_in $crate::bindings::lifecycle);
-            $crate::bindings::filter::export_filter!(Component with_types_in $crate::bindings::filter);
-            $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
-        };
+        $crate::component!($plugin, Filter filter, Consumer consumer);
     };
 }

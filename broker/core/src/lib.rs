@@ -19,6 +19,7 @@ pub mod hooks;
 pub mod invariant;
 pub mod limits;
 pub mod message;
+mod pending;
 pub mod permission;
 pub mod plugins;
 pub mod presence;

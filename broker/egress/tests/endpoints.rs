@@ -22,6 +22,17 @@ fn endpoint(url: &str, grants: &[&str], resolver: Arc<dyn Resolve>, roots: Optio
     }))
 }
 
+/// An endpoint without TLS at this address, which a grant allows.
+fn granted(address: SocketAddr) -> Arc<Endpoint> {
+    let grant = format!("egress:{address}");
+    endpoint(
+        &format!("http://{address}/"),
+        &[&grant],
+        Arc::new(SystemResolver),
+        None,
+    )
+}
+
 fn request() -> Request {
     Request {
         id: "msg_1".to_owned(),
@@ -84,13 +95,7 @@ fn of_status(status: &str) -> String {
 async fn a_request_is_taken_and_its_connection_used_again() {
     let (address, connections) =
         server(of_status("204 No Content").replace("content-length: 2\r\n\r\nok", "\r\n")).await;
-    let grant = format!("egress:{address}");
-    let endpoint = endpoint(
-        &format!("http://{address}/"),
-        &[&grant],
-        Arc::new(SystemResolver),
-        None,
-    );
+    let endpoint = granted(address);
     for _ in 0..3 {
         assert_eq!(deliver(&endpoint, WITHIN).await, Ok(()));
     }
@@ -109,13 +114,7 @@ async fn answers_that_are_no_success() {
         ("500 Internal Server Error", Reason::Failed),
     ] {
         let (address, connections) = server(of_status(status)).await;
-        let grant = format!("egress:{address}");
-        let endpoint = endpoint(
-            &format!("http://{address}/"),
-            &[&grant],
-            Arc::new(SystemResolver),
-            None,
-        );
+        let endpoint = granted(address);
         assert_eq!(deliver(&endpoint, WITHIN).await, Err(reason), "{status}");
         assert_eq!(connections.load(Ordering::SeqCst), 1);
     }
@@ -124,13 +123,7 @@ async fn answers_that_are_no_success() {
 #[tokio::test]
 async fn a_pause_that_is_asked_for_holds_the_next_request_back() {
     let (address, _) = server(of_status("503 Service Unavailable\r\nretry-after: 30")).await;
-    let grant = format!("egress:{address}");
-    let endpoint = endpoint(
-        &format!("http://{address}/"),
-        &[&grant],
-        Arc::new(SystemResolver),
-        None,
-    );
+    let endpoint = granted(address);
     let leave = endpoint.admit().expect("room");
     let delivered = leave.deliver(&[request()], Instant::now() + WITHIN).await;
     let trouble = delivered.expect("a connection").expect_err("busy");
@@ -149,13 +142,7 @@ async fn a_pause_that_is_asked_for_holds_the_next_request_back() {
 #[tokio::test]
 async fn hangs_and_floods_end() {
     let silent = server(String::new()).await.0;
-    let grant = format!("egress:{silent}");
-    let hanging = endpoint(
-        &format!("http://{silent}/"),
-        &[&grant],
-        Arc::new(SystemResolver),
-        None,
-    );
+    let hanging = granted(silent);
     let began = Instant::now();
     assert_eq!(
         deliver(&hanging, Duration::from_millis(300)).await,
@@ -165,13 +152,7 @@ async fn hangs_and_floods_end() {
 
     let head = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(200 << 10));
     let flood = server(head).await.0;
-    let grant = format!("egress:{flood}");
-    let flooding = endpoint(
-        &format!("http://{flood}/"),
-        &[&grant],
-        Arc::new(SystemResolver),
-        None,
-    );
+    let flooding = granted(flood);
     assert_eq!(deliver(&flooding, WITHIN).await, Err(Reason::Protocol));
 
     // A body without end: the request was taken, and the connection is not used again.
@@ -180,13 +161,7 @@ async fn hangs_and_floods_end() {
         "z".repeat(300 << 10)
     );
     let (address, connections) = server(body).await;
-    let grant = format!("egress:{address}");
-    let endless = endpoint(
-        &format!("http://{address}/"),
-        &[&grant],
-        Arc::new(SystemResolver),
-        None,
-    );
+    let endless = granted(address);
     assert_eq!(deliver(&endless, WITHIN).await, Ok(()));
     assert_eq!(deliver(&endless, WITHIN).await, Ok(()));
     assert_eq!(connections.load(Ordering::SeqCst), 2);
@@ -195,13 +170,7 @@ async fn hangs_and_floods_end() {
 #[tokio::test]
 async fn after_failures_in_a_row_an_endpoint_is_left_alone() {
     let (address, connections) = server(of_status("500 No")).await;
-    let grant = format!("egress:{address}");
-    let endpoint = endpoint(
-        &format!("http://{address}/"),
-        &[&grant],
-        Arc::new(SystemResolver),
-        None,
-    );
+    let endpoint = granted(address);
     for _ in 0..5 {
         assert_eq!(deliver(&endpoint, WITHIN).await, Err(Reason::Failed));
     }

@@ -20,6 +20,7 @@ use super::faults::Faults;
 use crate::entrance::{ATTRIBUTES_BYTES_MAX, attributes_bytes};
 pub use crate::entrance::{Acceptance, Admitted, Decision, Request};
 use crate::message::Refusal;
+use crate::pending::Pending;
 use crate::plugins::{Bound, Failure, Hook, Policy, Registry};
 use crate::types::{ConnectionId, DeviceLevel, Now, Reason, Token};
 use std::collections::BTreeMap;
@@ -95,9 +96,8 @@ pub struct Gates {
     /// None before the registry was read for the first time.
     list: Option<List>,
     early: BTreeMap<ConnectionId, Passage>,
-    running: BTreeMap<Token, Passage>,
+    running: Pending<Passage>,
     calls: BTreeMap<ConnectionId, Token>,
-    deadlines: BTreeMap<(Duration, Token), ()>,
     next_token: Token,
     faults: Faults,
 }
@@ -112,7 +112,6 @@ struct Passage {
     gates: List,
     /// Position of the gate that is asked.
     at: usize,
-    deadline: Duration,
 }
 
 impl Gates {
@@ -122,9 +121,8 @@ impl Gates {
         Gates {
             list: None,
             early: BTreeMap::new(),
-            running: BTreeMap::new(),
+            running: Pending::default(),
             calls: BTreeMap::new(),
-            deadlines: BTreeMap::new(),
             next_token: first_token,
             faults,
         }
@@ -162,18 +160,14 @@ impl Gates {
     /// When the next call is given up.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.deadlines.keys().next().map(|(deadline, _)| *deadline)
+        self.running.next_deadline()
     }
 
     /// Gives up on calls whose deadline has passed.
     pub fn expire(&mut self, now: Now, out: &mut Vec<Output>) {
-        while let Some((deadline, token)) = self.deadlines.keys().next().copied() {
-            if deadline > now.monotonic {
-                break;
-            }
-            if let Some(passage) = self.take(token) {
-                self.returned(now, passage, Err(Failure::Timeout), out);
-            }
+        while let Some((_, passage)) = self.running.pop_due(now) {
+            self.calls.remove(&passage.connection);
+            self.returned(now, passage, Err(Failure::Timeout), out);
         }
     }
 
@@ -195,9 +189,8 @@ impl Gates {
     }
 
     fn take(&mut self, token: Token) -> Option<Passage> {
-        let passage = self.running.remove(&token)?;
+        let passage = self.running.remove(token)?;
         self.calls.remove(&passage.connection);
-        self.deadlines.remove(&(passage.deadline, token));
         Some(passage)
     }
 
@@ -241,7 +234,7 @@ impl Gates {
     fn call(
         &mut self,
         now: Now,
-        mut passage: Passage,
+        passage: Passage,
         (version, within): (Version, Duration),
         out: &mut Vec<Output>,
     ) {
@@ -253,10 +246,8 @@ impl Gates {
             request: passage.request.clone(),
             within,
         });
-        passage.deadline = now.after(within);
-        self.deadlines.insert((passage.deadline, token), ());
         self.calls.insert(passage.connection, token);
-        self.running.insert(token, passage);
+        self.running.insert(token, now.after(within), passage);
     }
 }
 
@@ -269,7 +260,6 @@ impl Passage {
             attributes: Vec::new(),
             gates: List::default(),
             at: 0,
-            deadline: Duration::ZERO,
         }
     }
 

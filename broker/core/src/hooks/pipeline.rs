@@ -3,11 +3,11 @@
 use super::call::Version;
 use super::faults::Faults;
 use crate::message::{Draft, Refusal};
+use crate::pending::Pending;
 use crate::plugins::{Bound, Hook, Registry};
 pub use crate::plugins::{Failure, OnError, Policy};
 use crate::types::{ChannelKey, Now, Reason, Token};
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -182,8 +182,7 @@ impl Stages {
 #[derive(Debug)]
 pub struct Pipeline {
     stages: Stages,
-    running: BTreeMap<Token, Run>,
-    deadlines: BTreeMap<(Duration, Token), ()>,
+    running: Pending<Run>,
     next_token: Token,
     faults: Faults,
 }
@@ -196,7 +195,6 @@ struct Run {
     stages: Stages,
     /// Position of the stage that is running.
     stage: usize,
-    deadline: Duration,
     /// The drafts that the running stage was asked about.
     asked: Vec<usize>,
     /// Whether anything was rewritten: then the guards look again.
@@ -214,8 +212,7 @@ impl Pipeline {
     pub fn new(stages: Stages, faults: Faults, first_token: Token) -> Pipeline {
         Pipeline {
             stages,
-            running: BTreeMap::new(),
-            deadlines: BTreeMap::new(),
+            running: Pending::default(),
             next_token: first_token,
             faults,
         }
@@ -235,7 +232,6 @@ impl Pipeline {
                     channel,
                     stages: self.stages.clone(),
                     stage: 0,
-                    deadline: Duration::ZERO,
                     asked: Vec::new(),
                     rewritten: false,
                     first: if self.faults.fail_open_drops_rewrites() {
@@ -249,7 +245,7 @@ impl Pipeline {
                 self.go_on(now, run, out);
             }
             Input::Returned { token, result } => {
-                if let Some(run) = self.take(token) {
+                if let Some(run) = self.running.remove(token) {
                     self.returned(now, run, result, out);
                 }
             }
@@ -259,18 +255,13 @@ impl Pipeline {
     /// When the next call is given up.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.deadlines.keys().next().map(|(deadline, _)| *deadline)
+        self.running.next_deadline()
     }
 
     /// Gives up on calls whose deadline has passed.
     pub fn expire(&mut self, now: Now, out: &mut Vec<Output>) {
-        while let Some((deadline, token)) = self.deadlines.keys().next().copied() {
-            if deadline > now.monotonic {
-                break;
-            }
-            if let Some(run) = self.take(token) {
-                self.returned(now, run, Err(Failure::Timeout), out);
-            }
+        while let Some((_, run)) = self.running.pop_due(now) {
+            self.returned(now, run, Err(Failure::Timeout), out);
         }
     }
 
@@ -278,12 +269,6 @@ impl Pipeline {
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
-    }
-
-    fn take(&mut self, token: Token) -> Option<Run> {
-        let run = self.running.remove(&token)?;
-        self.deadlines.remove(&(run.deadline, token));
-        Some(run)
     }
 
     fn returned(
@@ -344,7 +329,7 @@ impl Pipeline {
         });
     }
 
-    fn call(&mut self, now: Now, mut run: Run, (bound, version): (&Bound, Version), out: &mut Vec<Output>) {
+    fn call(&mut self, now: Now, run: Run, (bound, version): (&Bound, Version), out: &mut Vec<Output>) {
         let token = self.next_token;
         self.next_token = Token(token.0 + 1);
         let within = bound.binding.deadline;
@@ -359,9 +344,7 @@ impl Pipeline {
             drafts: drafts.cloned().collect(),
             within,
         });
-        run.deadline = now.after(within);
-        self.deadlines.insert((run.deadline, token), ());
-        self.running.insert(token, run);
+        self.running.insert(token, now.after(within), run);
     }
 }
 

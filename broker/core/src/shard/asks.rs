@@ -17,6 +17,7 @@ use crate::admin::{Answer, Ask, ChannelFlags, Failure, List, ListChange, SendAsk
 use crate::client::Secret;
 use crate::effect::Effect;
 use crate::message::Outcome;
+use crate::pending::Pending;
 use crate::replicated::{self, Rejection};
 use crate::slot::{self, Lane, command};
 use crate::types::{ChannelKey, ChannelKind, DeviceFlag, DeviceLevel, Reason, SlotId, Token, Uid};
@@ -55,7 +56,7 @@ pub(super) enum Job {
 }
 
 /// All waiting HTTP requests of a shard.
-pub(super) type Asks = super::pending::Pending<Job>;
+pub(super) type Asks = Pending<Job>;
 
 impl Shard {
     /// Starts a request.

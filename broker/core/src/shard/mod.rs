@@ -47,7 +47,6 @@ mod members;
 mod news;
 pub mod opening;
 mod peer;
-mod pending;
 mod plugins;
 mod presence;
 mod reads;
@@ -75,6 +74,7 @@ use crate::effect::{Effect, Event};
 use crate::hooks::gates::Gates;
 use crate::hooks::pipeline::{Pipeline, Stages};
 use crate::limits::Limits;
+use crate::pending::Pending;
 use crate::rows::{Miss, Rows};
 use crate::types::{ChannelKey, GroupId, Now, Ticket, Token};
 use crate::{delivery, presence as presence_machine, session};
@@ -128,9 +128,9 @@ pub struct Shard {
     plugins: plugins::Plugins,
     sessions: session::Sessions,
     owner: presence_machine::Owner,
-    lookups: pending::Pending<(Lookup, BTreeSet<crate::types::SlotId>)>,
+    lookups: Pending<(Lookup, BTreeSet<crate::types::SlotId>)>,
     pushes: BTreeMap<Token, sessions::PushFrom>,
-    pushing: pending::Pending<delivering::Pushing>,
+    pushing: Pending<delivering::Pushing>,
     ingress: ingress::Ingress,
     forwarders: BTreeMap<ChannelKey, forwarding::Forwarder>,
     repeats: repeats::Repeats,
@@ -190,9 +190,9 @@ impl Shard {
             plugins: plugins::Plugins::new(config.faults.hooks),
             sessions: session::Sessions::new(session_settings),
             owner: presence_machine::Owner::new(config.limits.clone()),
-            lookups: pending::Pending::default(),
+            lookups: Pending::default(),
             pushes: BTreeMap::new(),
-            pushing: pending::Pending::default(),
+            pushing: Pending::default(),
             ingress: ingress::Ingress::default(),
             forwarders: BTreeMap::new(),
             repeats: repeats::Repeats::default(),

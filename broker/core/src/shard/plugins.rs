@@ -15,6 +15,7 @@ use crate::hooks::call::{Answer, Call, Failed, Returned, Version};
 use crate::hooks::faults::Faults;
 use crate::hooks::gates;
 use crate::hooks::pipeline::{self, Failure, Stages, Verdict};
+use crate::pending::Pending;
 use crate::plugins::Registry;
 use crate::rows::{CONTROLLER_SLOT, Table};
 use crate::types::{GroupId, Seq, Token};
@@ -70,7 +71,7 @@ pub(super) struct Plugins {
     /// A newer revision than this one is known, or it changed since the question was asked.
     stale: bool,
     asked: bool,
-    calls: super::pending::Pending<Made>,
+    calls: Pending<Made>,
     /// Calls that follow channels.
     runs: usize,
     /// Calls that are questions to gates.
@@ -91,7 +92,7 @@ impl Plugins {
             early: Vec::new(),
             stale: false,
             asked: false,
-            calls: super::pending::Pending::default(),
+            calls: Pending::default(),
             runs: 0,
             connects: 0,
             breakers: Breakers::new(faults),

@@ -28,8 +28,6 @@ pub(super) struct Progress {
     pub(super) seek: Option<Seek>,
     /// The replicas hold the open window of an exact consumer.
     pub(super) fixed: bool,
-    /// Up to here windows have one record: a larger one failed for good.
-    pub(super) single_through: Seq,
 }
 
 #[derive(Debug)]
@@ -130,7 +128,6 @@ impl Progress {
             trouble: Trouble::default(),
             seek: None,
             fixed: false,
-            single_through: Seq(0),
         }
     }
 
@@ -241,8 +238,7 @@ impl Progress {
     /// After a failure one record at a time, so that the one that cannot be done is found; windows of an exact consumer keep
     /// their bounds until they have failed for good.
     pub(super) fn run_max(&self) -> u32 {
-        let failed = self.attempts > 0 && !self.consumer.exact;
-        if failed || self.cursor.done < self.single_through {
+        if self.attempts > 0 && !self.consumer.exact {
             1
         } else {
             self.consumer.run_max.max(1)
@@ -310,7 +306,6 @@ impl Progress {
     /// A window of several records has failed for good: which of them is to blame is found one by one.
     pub(super) fn split(&mut self) {
         self.attempts = 0;
-        self.single_through = self.cursor.cut_to;
         self.narrow(self.cursor.done.next());
         self.state = State::Idle;
     }

@@ -1,7 +1,7 @@
 //! Keys of plugins, as operators see and change them.
 
 use super::super::json::{Body, Parameters, done, failed, refusal, unexpected};
-use super::Shared;
+use super::{Page, Shared};
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -18,16 +18,6 @@ use std::sync::Arc;
 
 /// Body of a change: a value in base64, with some room.
 pub(in crate::http) const KEY_BODY_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
-/// Keys of one page when none is said, and at most.
-const PAGE: u32 = 100;
-const PAGE_MAX: u32 = 1_000;
-
-/// Query of the list.
-#[derive(Deserialize)]
-pub(in crate::http) struct Page {
-    after: Option<String>,
-    limit: Option<u32>,
-}
 
 /// What a key is to be.
 #[derive(Deserialize)]
@@ -53,7 +43,7 @@ pub(in crate::http) async fn keys(
     let ask = KeysAsk::List {
         plugin: Arc::from(plugin),
         after,
-        limit: page.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+        limit: page.limit(),
     };
     match state.node.ask(Ask::Keys(ask)).await {
         Answer::Keys { keys, next } => Json(json!({

@@ -1,8 +1,7 @@
 //! Messages that were given up for a binding: list, hand out once more, forget.
 
 use super::super::json::{Body, Parameters, failed, refusal, unexpected};
-use super::Shared;
-use super::State;
+use super::{Page, Shared, State};
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -14,18 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Letters of one page when none is said, and at most.
-const PAGE: u32 = 100;
-const PAGE_MAX: u32 = 1_000;
 /// Letters that one request may forget.
 const DROPPED_MAX: usize = 1_000;
-
-/// Query of the list.
-#[derive(Deserialize)]
-pub(in crate::http) struct Page {
-    after: Option<String>,
-    limit: Option<u32>,
-}
 
 /// Which letters: one with its channel to be handed out, or some to be forgotten.
 #[derive(Deserialize)]
@@ -54,7 +43,7 @@ pub(in crate::http) async fn letters(
     let ask = LettersAsk::List {
         binding: Arc::from(binding),
         after,
-        limit: page.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+        limit: page.limit(),
     };
     match state.node.ask(Ask::DeadLetters(ask)).await {
         Answer::DeadLetters { letters, more } => Json(json!({

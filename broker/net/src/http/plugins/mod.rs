@@ -54,6 +54,23 @@ pub trait Plugins: Send + Sync + 'static {
 
 type Shared = axum::extract::State<State>;
 
+/// Entries of a list's page when none is said, and at most.
+const PAGE: u32 = 100;
+const PAGE_MAX: u32 = 1_000;
+
+/// Query of a list that is read page by page.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+impl Page {
+    fn limit(&self) -> u32 {
+        self.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX)
+    }
+}
+
 /// A change of one plugin.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Waiting things by token.
 #[derive(Debug)]
-pub(super) struct Pending<T> {
+pub(crate) struct Pending<T> {
     waiting: BTreeMap<Token, (Duration, T)>,
     deadlines: BTreeSet<(Duration, Token)>,
 }
@@ -22,25 +22,25 @@ impl<T> Default for Pending<T> {
 
 impl<T> Pending<T> {
     /// Something waits until `deadline`.
-    pub(super) fn insert(&mut self, token: Token, deadline: Duration, waiting: T) {
+    pub(crate) fn insert(&mut self, token: Token, deadline: Duration, waiting: T) {
         self.deadlines.insert((deadline, token));
         self.waiting.insert(token, (deadline, waiting));
     }
 
     /// What waits.
-    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         self.waiting.get_mut(&token).map(|(_, waiting)| waiting)
     }
 
     /// It waits no longer.
-    pub(super) fn remove(&mut self, token: Token) -> Option<T> {
+    pub(crate) fn remove(&mut self, token: Token) -> Option<T> {
         let (deadline, waiting) = self.waiting.remove(&token)?;
         self.deadlines.remove(&(deadline, token));
         Some(waiting)
     }
 
     /// The first whose deadline has passed.
-    pub(super) fn pop_due(&mut self, now: Now) -> Option<(Token, T)> {
+    pub(crate) fn pop_due(&mut self, now: Now) -> Option<(Token, T)> {
         let (deadline, token) = self.deadlines.first().copied()?;
         if deadline > now.monotonic {
             return None;
@@ -49,12 +49,12 @@ impl<T> Pending<T> {
     }
 
     /// The next deadline.
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
     /// How many wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 }
