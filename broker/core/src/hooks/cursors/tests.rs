@@ -584,6 +584,34 @@ fn a_window_is_narrowed_to_what_is_done() {
     assert_eq!(world.input(late), vec![]);
 }
 
+/// Attempts at parts of a window may have had their effects too: what is left crosses none of their ends, whoever leads.
+#[test]
+fn the_rest_of_a_window_that_was_narrowed_comes_one_by_one() {
+    let mut world = exact_world(Some(3));
+    let (token, first, last) = run(&world.lead(1, 1, 9));
+    assert_eq!((first, last), (1, 4));
+    world.input(Input::Narrow {
+        token,
+        through: Seq(3),
+    });
+    world.input(Input::Narrow {
+        token,
+        through: Seq(1),
+    });
+    let (token, first, last) = run(&world.input(done(token, 1)));
+    assert_eq!((first, last), (2, 2));
+    world.input(Input::Role(Role::Not));
+    assert_eq!(world.input(done(token, 2)), vec![], "of another leadership");
+    let (mut token, ..) = run(&world.lead(2, 1, 9));
+    for next in [3, 4] {
+        let (then, first, last) = run(&world.input(done(token, next - 1)));
+        assert_eq!((first, last), (next, next));
+        token = then;
+    }
+    let (_, first, last) = run(&world.input(done(token, 4)));
+    assert_eq!((first, last), (5, 8));
+}
+
 /// Which record of a window cannot be done is found one by one, and only that one is given up.
 #[test]
 fn a_window_that_fails_for_good_is_split() {
@@ -710,6 +738,8 @@ fn cursor_rows_order_like_cursors_and_reject_nonsense() {
         Some(at(1, (1 << 48) - 1)),
         "no position is that far"
     );
+    let earlier = &at(3, 7).encode()[..16];
+    assert_eq!(Cursor::decode(earlier), Some(at(3, 7)), "of an earlier version");
     let backwards = [2_u64.to_be_bytes(), 1_u64.to_be_bytes()].concat();
     assert_eq!(Cursor::decode(&backwards), None);
 }
