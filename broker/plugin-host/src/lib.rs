@@ -15,6 +15,7 @@
 
 mod cache;
 mod chance;
+mod child;
 mod component;
 mod contract;
 mod engine;
@@ -37,6 +38,7 @@ mod typed;
 mod worker;
 
 pub use cache::compile_child;
+pub use child::{inspect_child, rehearse};
 pub use component::{COMPONENT_BYTES_MAX, Hook, Inspected, SUPPORTED_API, inspect};
 pub use host::{Host, HostConfig, LoadRequest};
 pub use keys::{COPY_AGE_MAX, KeyError, Keys, NoKeys};

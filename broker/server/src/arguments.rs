@@ -33,6 +33,8 @@ pub enum Command {
         /// Where its code goes.
         code: PathBuf,
     },
+    /// Look at a component that comes over standard input: what the plugin host runs as its child.
+    PluginInspect,
     /// Print the version.
     Version,
     /// Print the usage.
@@ -115,6 +117,7 @@ penstock: a message broker for chat, notifications, live rooms and events
                 Some("markdown") => alone(Command::ConfigMarkdown, words)?,
                 other => return Err(Error::UnknownCommand(format!("config {}", other.unwrap_or("")))),
             },
+            Some(crate::plugins::INSPECT_COMMAND) => alone(Command::PluginInspect, words)?,
             Some(crate::plugins::COMPILE_COMMAND) => {
                 let mut path = |name: &str| {
                     words

@@ -53,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::PluginCompile { source, code } => {
             penstock_plugin_host::compile_child(&source, &code).map_err(anyhow::Error::msg)
         }
+        Command::PluginInspect => penstock_plugin_host::inspect_child().map_err(anyhow::Error::msg),
         Command::Plugin(command) => penstock_plugin_cli::run(&command, &mut std::io::stdout()),
         Command::Bench(command) => out(&penstock_bench::run(command)?),
         Command::Serve(arguments) => {

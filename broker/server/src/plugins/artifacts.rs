@@ -3,7 +3,8 @@
 use super::facts;
 use penstock_core::hooks::call::Digest;
 use penstock_core::hooks::registry::{Artifact, Hook};
-use penstock_plugin_host::{Inspected, Refused, inspect};
+use penstock_plugin_host::{Inspected, Refused, inspect, rehearse};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,15 +17,18 @@ const FOLDER_BYTES_MAX: u64 = 4 << 30;
 #[derive(Debug)]
 pub struct Artifacts {
     folder: PathBuf,
+    /// The command that looks at a component before this process does; without one this process does so at once.
+    inspector: Option<Vec<OsString>>,
     /// One writer at a time: two uploads of one component would write the same file.
     turn: Mutex<()>,
 }
 
 impl Artifacts {
     /// In this folder, which is made when there is something to keep.
-    pub(super) fn new(folder: PathBuf) -> Artifacts {
+    pub(super) fn new(folder: PathBuf, inspector: Option<Vec<OsString>>) -> Artifacts {
         Artifacts {
             folder,
+            inspector,
             turn: Mutex::new(()),
         }
     }
@@ -35,6 +39,9 @@ impl Artifacts {
 
     /// Keeps a component durably. The same again changes nothing.
     pub(super) fn keep(&self, bytes: &[u8]) -> Result<Artifact, Refused> {
+        if let Some(inspector) = &self.inspector {
+            rehearse(inspector, bytes)?;
+        }
         let inspected = inspect(bytes)?;
         let path = self.path(inspected.digest);
         // It guards files, and what a writer that died left is replaced.

@@ -27,7 +27,7 @@ use penstock_core::hooks::registry::{Artifact, Binding};
 use penstock_plugin_host::{COPY_AGE_MAX, Host, HostConfig, Keys, Refused};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,6 +35,8 @@ use tokio::sync::watch;
 
 /// The hidden command of the binary that compiles a component.
 pub const COMPILE_COMMAND: &str = "plugin-compile";
+/// The one that looks at a component.
+pub const INSPECT_COMMAND: &str = "plugin-inspect";
 
 /// Threads that plugins run on. More than processors, because a plugin may hold one until its deadline.
 const THREADS: usize = 4;
@@ -73,10 +75,11 @@ impl Plugins {
     pub fn start(settings: &Settings) -> Result<Plugins, Refused> {
         let folder = settings.data_dir.join("plugins");
         let this = std::env::current_exe()
-            .map_err(|error| Refused::Io(format!("the path of this program is unknown: {error}")))?;
+            .map_err(|error| Refused::Io(format!("the path of this program is unknown: {error}")))?
+            .into_os_string();
         let config = HostConfig {
             cache: folder.join("compiled"),
-            compiler: compiler(this.into_os_string()),
+            compiler: child(&this, COMPILE_COMMAND),
             threads: THREADS,
         };
         let keys = Arc::new(NodeKeys::default());
@@ -85,7 +88,7 @@ impl Plugins {
             host,
             keys,
             inline: settings.plugins_inline,
-            artifacts: Artifacts::new(folder.join("components")),
+            artifacts: Artifacts::new(folder.join("components"), child(&this, INSPECT_COMMAND)),
             failed: Mutex::default(),
             progress: watch::Sender::default(),
             breakers: breakers::Board::default(),
@@ -231,12 +234,11 @@ impl crate::driver::Plugins for Plugins {
     }
 }
 
-/// Compiles in a process of its own. Tests that run a node inside their own program have no such command, and compile in place.
-fn compiler(this: OsString) -> Option<Vec<OsString>> {
-    let is_broker = Path::new(&this)
-        .file_stem()
-        .is_some_and(|stem| stem == "penstock");
-    is_broker.then(|| vec![this, OsString::from(COMPILE_COMMAND)])
+/// This program under one of its hidden commands. Tests that run a node inside their own program have none, and do in place what it
+/// would do.
+fn child(this: &OsStr, command: &str) -> Option<Vec<OsString>> {
+    let is_broker = Path::new(this).file_stem().is_some_and(|stem| stem == "penstock");
+    is_broker.then(|| vec![this.to_owned(), OsString::from(command)])
 }
 
 /// The facts of a component that the registry carries for people: name, version and imports.

@@ -10,6 +10,7 @@ mod inline;
 mod keys;
 mod languages;
 mod letters;
+mod quota;
 mod refused;
 mod rollout;
 mod suspended;

@@ -42,6 +42,32 @@ fn uploads_that_are_no_plugins() -> Result<()> {
     goes_on(&node, "after")
 }
 
+/// A component whose types stand so deep in each other.
+fn nested(depth: usize) -> Vec<u8> {
+    // A component type that declares one type, again and again; the innermost declares nothing.
+    let types = [&[1][..], &[0x41, 1, 1].repeat(depth), &[0x41, 0]].concat();
+    let mut size = types.len();
+    let mut component = b"\0asm\x0d\0\x01\0\x07".to_vec();
+    while size >= 0x80 {
+        component.push((size & 0x7f) as u8 | 0x80);
+        size >>= 7;
+    }
+    component.push(size as u8);
+    [component, types].concat()
+}
+
+#[test]
+fn types_as_deep_as_no_stack_is() -> Result<()> {
+    let node = masking()?;
+    let answer = upload(node.http(), "/v1/plugins", &nested(3))?;
+    assert!(!answer.text.contains("did not live"), "{}", answer.text);
+    for depth in [30_000, 1_000_000] {
+        let answer = upload(node.http(), "/v1/plugins", &nested(depth))?;
+        says(&answer, 400, "a process that looked at it did not live");
+    }
+    goes_on(&node, "after")
+}
+
 #[test]
 fn changes_that_do_not_fit() -> Result<()> {
     let node = masking()?;
