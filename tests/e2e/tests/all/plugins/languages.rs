@@ -3,10 +3,10 @@
 use super::desk::{Desk, rewritten};
 use super::{next_text, say};
 use crate::make_group;
-use anyhow::{Result, ensure};
-use penstock_e2e::{Client, Node, Raw};
+use anyhow::{Context, Result, ensure};
+use penstock_e2e::{Client, Node, Raw, target_folder};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A new plugin is tried and deployed; it refuses one message with its text, and rewrites another.
 fn judges(language: &str) -> Result<()> {
@@ -64,6 +64,39 @@ fn the_samples_do_what_their_fixtures_say() -> Result<()> {
         let folder = folder.join(sample).display().to_string();
         let tried = desk.says(&["test", "--dir", &folder])?;
         assert!(tried.contains(" 0 failed"), "{sample}: {tried}");
+    }
+    Ok(())
+}
+
+/// The plugins of the repository that are for use: the folders with a `plugin.toml`.
+fn ready_ones() -> Result<Vec<PathBuf>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
+    let mut ready = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let folder = entry?.path();
+        if folder.join("plugin.toml").exists() {
+            ready.push(folder);
+        }
+    }
+    Ok(ready)
+}
+
+#[test]
+fn the_plugins_that_are_for_use_do_what_their_fixtures_say() -> Result<()> {
+    let desk = Desk::at("http://127.0.0.1:1")?;
+    let ready = ready_ones()?;
+    ensure!(ready.len() >= 5, "{ready:?}");
+    for folder in ready {
+        let name = folder
+            .file_name()
+            .context("a name")?
+            .to_string_lossy()
+            .into_owned();
+        ensure!(folder.join("fixtures").is_dir(), "{name} has no fixtures");
+        let built = target_folder()?.join("plugins").join(format!("{name}.wasm"));
+        let (folder, built) = (folder.display().to_string(), built.display().to_string());
+        let tried = desk.says(&["test", "--dir", &folder, "--component", &built])?;
+        assert!(tried.contains(" 0 failed"), "{name}: {tried}");
     }
     Ok(())
 }
