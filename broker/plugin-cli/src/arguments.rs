@@ -6,8 +6,8 @@ use std::path::PathBuf;
 pub const USAGE: &str = "\
 penstock plugin: write a plugin, try it, and bring it to a broker. Run it within the plugin's folder.
 
-  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after|webhook]
-      Makes the folder NAME with a plugin that works, fixtures for it, and a README. persist-after and webhook are for Rust.
+  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after|webhook|connect]
+      Makes the folder NAME with a plugin that works, fixtures for it, and a README. Other hooks than before-send are for Rust.
   penstock plugin build
       Builds NAME.wasm and says what it is.
   penstock plugin check [--against URL]
@@ -312,6 +312,13 @@ pub enum Error {
 }
 
 impl Command {
+    fn help() -> Command {
+        Command {
+            action: Action::Help,
+            options: Options::default(),
+        }
+    }
+
     /// Parses the words after `penstock plugin`.
     ///
     /// # Errors
@@ -321,16 +328,16 @@ impl Command {
         let first = words.next();
         let known = match first.as_deref() {
             None | Some("help" | "--help" | "-h") => {
-                return Ok(Command {
-                    action: Action::Help,
-                    options: Options::default(),
-                });
+                return Ok(Command::help());
             }
             Some(name) => COMMANDS.iter().find(|known| known.name == name),
         };
         let known = known.ok_or_else(|| Error::Unknown(first.unwrap_or_default()))?;
         let mut options = Options::default();
         while let Some(word) = words.next() {
+            if matches!(word.as_str(), "--help" | "-h") {
+                return Ok(Command::help());
+            }
             if !word.starts_with("--") {
                 if usize::from(options.word.is_some()) + options.more.len() >= known.words {
                     return Err(Error::Trailing {
@@ -450,7 +457,9 @@ mod tests {
             parse("deploy --canary 5 --bind all --server http://h:1 --api-key k").expect("a command");
         assert_eq!(deploy.options.canary, Some(5));
         assert_eq!(deploy.options.bind.as_deref(), Some("all"));
-        assert_eq!(parse("").expect("a command").action, Action::Help);
+        for help in ["", "help", "new --help", "dlq list -h"] {
+            assert_eq!(parse(help).expect("a command").action, Action::Help);
+        }
         let replay = parse("dlq replay 1-2-3 --bind all 1-2-4")
             .expect("a command")
             .options;

@@ -55,13 +55,25 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     }
     writeln!(
         out,
-        "{}: a plugin in {}, {} files. Next:\n\n  cd {}\n  penstock plugin test\n  penstock plugin deploy",
+        "{}: a plugin in {}, {} files. Next:\n\n  cd {}\n  {program} plugin test\n  {program} plugin deploy",
         folder.display(),
         language.name(),
         files.len(),
-        folder.display()
+        folder.display(),
+        program = program()
     )?;
     Ok(())
+}
+
+/// How the shell finds this program: by its name if it stands on the path, else where it is.
+fn program() -> String {
+    const NAME: &str = "penstock";
+    let found = std::env::current_exe().ok().filter(|this| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let named = |folder: PathBuf| folder.join(NAME) == *this;
+        !std::env::split_paths(&path).any(named)
+    });
+    found.map_or_else(|| NAME.to_owned(), |this| this.display().to_string())
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -93,9 +93,8 @@ penstock: a message broker for chat, notifications, live rooms and events
   penstock bench --target URL --mode person|group|fanout|idle|login [OPTION VALUE …]
   penstock bench floor | --help
       Drives a WKProto server and verifies what it delivers; measures the limits of this machine; lists the options.
-  penstock plugin new|build|check|test|deploy|promote|rollback|bind|unbind|enable|disable|replay|status|logs|
-                  dlq|remove|help
-      Makes a plugin, tries it under the limits of production, and brings it to a broker.
+  penstock plugin help | COMMAND …
+      Makes a plugin, tries it under the limits of production, brings it to a broker and looks after it; help lists the commands.
   penstock version | help";
 
     /// Parses the words after the program name.

@@ -42,6 +42,8 @@ fn run(folder: &Path, step: &Step, tools: &Tools) -> Result<()> {
     } else {
         PathBuf::from(program)
     };
+    // A step that installs something may take minutes without a word.
+    eprintln!("$ {shown}");
     // What a program says goes where errors go: standard output belongs to this command.
     let status = Command::new(program)
         .args(arguments)
