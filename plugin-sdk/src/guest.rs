@@ -8,7 +8,7 @@ use std::time::Duration;
 pub use crate::bindings::consumer::exports::penstock::plugin::persist_after::Done;
 pub use crate::bindings::gate::exports::penstock::plugin::session::{Acceptance, ConnectRequest, Denial};
 pub use crate::bindings::offers::penstock::plugin::types::{
-    Failure, FailureKind, Header, HttpRequest, KvChange, KvOperation, KvValue,
+    Failure, FailureKind, Header, HttpRequest, HttpResponse, KvChange, KvOperation, KvValue,
 };
 pub use crate::bindings::webhook::exports::penstock::plugin::webhook::Event;
 

@@ -4,7 +4,63 @@
 use crate::bindings::offers::penstock::plugin as imports;
 
 pub use imports::log::Level;
-pub use imports::{http, kv, kv_read, messages, publish, secrets};
+pub use imports::{kv, kv_read, messages, publish};
+
+/// Requests over HTTP, to where grants of the binding such as `http:GET https://api.example.org/v1` let them go. The plugin waits for the
+/// answer, at most five seconds and never longer than its deadline, which is 200 ms unless the binding says otherwise.
+pub mod http {
+    use super::imports;
+    use crate::guest::{Header, HttpRequest, HttpResponse};
+
+    pub use imports::http::HttpError;
+
+    /// Makes a request. A header whose value is `secret://NAME`, or one word and that, as in `Bearer secret://NAME`, carries the value that
+    /// the operator keeps under this name, if the binding grants `secret:NAME`: the plugin does not see it. A redirect is an answer
+    /// like others.
+    ///
+    /// # Errors
+    /// When there is no answer; the log of the binding has the reason in words. After `timeout` and `failed` the request may have been
+    /// taken.
+    pub fn send(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+        imports::http::send(request)
+    }
+
+    /// Gets what is at a URL, with these headers.
+    ///
+    /// # Errors
+    /// As for [`send`].
+    pub fn get(url: &str, headers: &[(&str, &str)]) -> Result<HttpResponse, HttpError> {
+        let header = |(name, value): &(&str, &str)| Header {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+        };
+        send(&HttpRequest {
+            method: "GET".to_owned(),
+            url: url.to_owned(),
+            headers: headers.iter().map(header).collect(),
+            body: Vec::new(),
+        })
+    }
+
+    /// The first value of a header of an answer, whose names are in small letters.
+    #[must_use]
+    pub fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
+        let found = response.headers.iter().find(|header| header.name == name);
+        found.map(|header| header.value.as_str())
+    }
+}
+
+/// Values that the operator keeps for plugins.
+pub mod secrets {
+    use super::imports;
+
+    /// The value of this name, if the binding grants `reveal:NAME`; the log of the binding says that it was asked for. To send one in a
+    /// header, do without: see [`send`](super::http::send).
+    #[must_use]
+    pub fn reveal(name: &str) -> Option<Vec<u8>> {
+        imports::secrets::reveal(name)
+    }
+}
 
 /// Writes a line for the operator, with named values.
 pub fn log(level: Level, text: &str, fields: &[(String, String)]) {

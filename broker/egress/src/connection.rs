@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -39,6 +39,27 @@ const AGENT: &str = concat!("penstock/", env!("CARGO_PKG_VERSION"));
 
 /// A way to send requests.
 pub(crate) type Sender = SendRequest<Full<Bytes>>;
+
+/// A connection to an address that was judged.
+pub(crate) struct Connection {
+    pub(crate) sender: Sender,
+    /// The other end, and this one.
+    peer: IpAddr,
+    local: IpAddr,
+    born: Instant,
+}
+
+impl Connection {
+    /// Whether it is open and no older than this.
+    pub(crate) fn is_fresh(&self, age_max: Duration) -> bool {
+        self.born.elapsed() < age_max && !self.sender.is_closed()
+    }
+
+    /// Whether these grants would let it be made.
+    pub(crate) fn may_reach(&self, target: &Target, grants: &Grants) -> bool {
+        check_address(self.peer, target, grants).is_ok() && !is_own(self.peer, self.local, target, grants)
+    }
+}
 
 /// Whom to trust.
 #[derive(Clone)]
@@ -125,8 +146,7 @@ pub(crate) fn check(target: &Target, grants: &Grants) -> Result<(), Trouble> {
 }
 
 fn check_address(address: IpAddr, target: &Target, grants: &Grants) -> Result<(), Trouble> {
-    let granted = grants.has_host(&target.host, target.port) || grants.has_address(address);
-    match refusal(address).filter(|_| !granted) {
+    match refusal(address).filter(|_| !is_granted(address, target, grants)) {
         None => Ok(()),
         Some(why) => {
             let place = target.host_and_port();
@@ -144,14 +164,19 @@ pub(crate) async fn connect(
     target: &Target,
     addresses: &[IpAddr],
     grants: &Grants,
-) -> Result<Sender, Trouble> {
+) -> Result<Connection, Trouble> {
     let mut last = Trouble::new(Reason::Connect, format!("{target} has no address"));
     for address in addresses.iter().take(ADDRESSES_MAX) {
         let place = SocketAddr::new(*address, target.port);
         match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(place)).await {
             Ok(Ok(stream)) => {
-                check_peer(&stream, place, target, grants)?;
-                return over(tls, target, stream).await;
+                let (peer, local) = ends(&stream, place, target, grants)?;
+                return Ok(Connection {
+                    sender: over(tls, target, stream).await?,
+                    peer,
+                    local,
+                    born: Instant::now(),
+                });
             }
             Ok(Err(error)) => last = Trouble::new(Reason::Connect, format!("{target} at {place}: {error}")),
             Err(_) => last = Trouble::new(Reason::Connect, format!("{target} at {place}: no answer")),
@@ -160,13 +185,13 @@ pub(crate) async fn connect(
     Err(last)
 }
 
-/// Who is at the other end is who was judged, and not this machine itself.
-fn check_peer(
+/// Both ends of a connection: who is at the other one is who was judged, and not this machine itself.
+fn ends(
     stream: &TcpStream,
     place: SocketAddr,
     target: &Target,
     grants: &Grants,
-) -> Result<(), Trouble> {
+) -> Result<(IpAddr, IpAddr), Trouble> {
     let forbidden = |why: &str| {
         Err(Trouble::new(
             Reason::Forbidden,
@@ -185,11 +210,19 @@ fn check_peer(
     if plain(peer.ip()) != plain(place.ip()) || peer.port() != place.port() {
         return forbidden("another address answers");
     }
-    let granted = grants.has_host(&target.host, target.port) || grants.has_address(peer.ip());
-    if plain(peer.ip()) == plain(local.ip()) && !granted {
+    if is_own(peer.ip(), local.ip(), target, grants) {
         return forbidden("an address of this very machine");
     }
-    Ok(())
+    Ok((peer.ip(), local.ip()))
+}
+
+/// Whether a connection leads to this machine itself, and that is not granted.
+fn is_own(peer: IpAddr, local: IpAddr, target: &Target, grants: &Grants) -> bool {
+    plain(peer) == plain(local) && !is_granted(peer, target, grants)
+}
+
+fn is_granted(address: IpAddr, target: &Target, grants: &Grants) -> bool {
+    grants.has_host(&target.host, target.port) || grants.has_address(address)
 }
 
 async fn over(tls: &Tls, target: &Target, stream: TcpStream) -> Result<Sender, Trouble> {
@@ -224,7 +257,7 @@ where
     Ok(sender)
 }
 
-fn protocol(error: &hyper::Error) -> Trouble {
+pub(crate) fn protocol(error: &hyper::Error) -> Trouble {
     let broken = error.is_incomplete_message() || error.is_canceled() || error.is_closed();
     let reason = if broken { Reason::Connect } else { Reason::Protocol };
     Trouble::new(reason, format!("the connection failed: {error}"))
@@ -280,20 +313,34 @@ fn head(
     signature: &str,
     timestamp_s: u64,
 ) -> Result<hyper::Request<Full<Bytes>>, Trouble> {
-    let mut builder = hyper::Request::builder()
-        .method(request.method.as_str())
-        .uri(request.path.as_str())
-        .header(HOST, target.authority())
-        .header(USER_AGENT, AGENT)
+    let builder = begin(target, &request.method, &request.path)
         .header(CONTENT_LENGTH, request.body.len())
         .header("webhook-id", &request.id)
         .header("webhook-timestamp", timestamp_s)
         .header("webhook-signature", signature);
-    for (name, value) in &request.headers {
+    complete(builder, &request.headers, &request.body)
+}
+
+/// What every request begins with.
+pub(crate) fn begin(target: &Target, method: &str, path: &str) -> hyper::http::request::Builder {
+    hyper::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, target.authority())
+        .header(USER_AGENT, AGENT)
+}
+
+/// The request with its own headers and its body.
+pub(crate) fn complete(
+    mut builder: hyper::http::request::Builder,
+    headers: &[(String, String)],
+    body: &Bytes,
+) -> Result<hyper::Request<Full<Bytes>>, Trouble> {
+    for (name, value) in headers {
         builder = builder.header(name, value);
     }
     builder
-        .body(Full::new(request.body.clone()))
+        .body(Full::new(body.clone()))
         .map_err(|error| Trouble::new(Reason::Protocol, format!("the request is none: {error}")))
 }
 

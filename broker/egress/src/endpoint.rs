@@ -1,10 +1,11 @@
 //! One endpoint: its secrets, connections, breaker, queue and counts.
 
 use crate::breaker::{Breaker, State};
-use crate::connection::{self, Sender, Tls};
+use crate::connection::{self, Connection, Tls};
 use crate::grants::Grants;
 use crate::origin::Target;
 use crate::outcome::{Reason, Trouble};
+use crate::pool::Pool;
 use crate::resolve::Resolve;
 use crate::secret::Secret;
 use crate::sign::signature;
@@ -19,9 +20,6 @@ use tokio::sync::Semaphore;
 const CONNECTIONS_MAX: usize = 8;
 /// Deliveries that are under way or wait.
 const WAITING_MAX: usize = 64;
-/// How long a connection is kept that nobody uses, and how long at all: a name may get other addresses.
-const IDLE_MAX: Duration = Duration::from_secs(20);
-const AGE_MAX: Duration = Duration::from_secs(60);
 /// What is waited when there is no room.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
@@ -69,20 +67,13 @@ pub struct Counts {
     pub waiting: usize,
 }
 
-/// A connection that waits for its next request.
-struct Idle {
-    sender: Sender,
-    since: Instant,
-    born: Instant,
-}
-
 /// One endpoint.
 pub struct Endpoint {
     config: Config,
     permits: Semaphore,
     waiting: AtomicUsize,
     breaker: Mutex<Breaker>,
-    idle: Mutex<Vec<Idle>>,
+    pool: Pool,
     counts: Mutex<Counts>,
 }
 
@@ -145,7 +136,7 @@ impl Endpoint {
             permits: Semaphore::new(CONNECTIONS_MAX),
             waiting: AtomicUsize::new(0),
             breaker: Mutex::default(),
-            idle: Mutex::default(),
+            pool: Pool::default(),
             counts: Mutex::default(),
         }
     }
@@ -214,42 +205,31 @@ impl Endpoint {
 
     async fn send(&self, request: &Request) -> Result<(), Trouble> {
         // A connection that was kept may have been closed by the other side just now: then a fresh one is tried.
-        if let Some(idle) = self.take_idle()
-            && let Ok(answer) = self.send_over(idle.sender, idle.born, request).await
+        if let Some(idle) = self.pool.take(|_| true)
+            && let Ok(answer) = self.send_over(idle, request).await
         {
             return answer;
         }
         let config = &self.config;
         let addresses = connection::judged(&*config.resolver, &config.target, &config.grants).await?;
-        let sender = connection::connect(&config.tls, &config.target, &addresses, &config.grants).await?;
-        self.send_over(sender, Instant::now(), request).await?
+        let connection = connection::connect(&config.tls, &config.target, &addresses, &config.grants).await?;
+        self.send_over(connection, request).await?
     }
 
     async fn send_over(
         &self,
-        mut sender: Sender,
-        born: Instant,
+        mut connection: Connection,
         request: &Request,
     ) -> Result<Result<(), Trouble>, Trouble> {
         let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now_s = now_s.map_or(0, |since| since.as_secs());
         let signed = signature(&self.config.secrets, &request.id, now_s, &request.body);
-        let answered = connection::send(&mut sender, &self.config.target, request, &signed, now_s).await?;
-        let since = Instant::now();
-        if answered.reusable && born.elapsed() < AGE_MAX {
-            let mut idle = lock(&self.idle);
-            if idle.len() < CONNECTIONS_MAX {
-                idle.push(Idle { sender, since, born });
-            }
+        let sender = &mut connection.sender;
+        let answered = connection::send(sender, &self.config.target, request, &signed, now_s).await?;
+        if answered.reusable {
+            self.pool.keep(connection, CONNECTIONS_MAX);
         }
         Ok(answered.taken)
-    }
-
-    fn take_idle(&self) -> Option<Idle> {
-        let mut idle = lock(&self.idle);
-        let fresh = |idle: &Idle| idle.since.elapsed() < IDLE_MAX && idle.born.elapsed() < AGE_MAX;
-        idle.retain(|idle| fresh(idle) && !idle.sender.is_closed());
-        idle.pop()
     }
 }
 

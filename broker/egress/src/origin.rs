@@ -89,6 +89,13 @@ impl Target {
         &self.path
     }
 
+    /// Whether the host is an address or consists of what names in DNS do.
+    pub(crate) fn has_plain_host(&self) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let labels = self.host.split('.').all(|label| !label.is_empty());
+        self.host.parse::<IpAddr>().is_ok() || (labels && self.host.bytes().all(plain))
+    }
+
     /// Host and port, as they stand in a request.
     pub(crate) fn authority(&self) -> String {
         let default = if self.secure { 443 } else { 80 };

@@ -1,9 +1,9 @@
 //! A plugin host of this process, for one component that its author tries.
 
 use crate::cache;
-use crate::trial::Table;
+use crate::trial::{Places, Table};
 use anyhow::Result;
-use penstock_plugin_host::{Host, HostConfig, Keys};
+use penstock_plugin_host::{Host, HostConfig, Keys, Outside, Services};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct Local {
     pub(crate) host: Host,
     /// The keys that the component has.
     pub(crate) keys: Arc<Table>,
+    /// The places that it may ask.
+    pub(crate) places: Arc<Places>,
     _folder: Option<TempDir>,
 }
 
@@ -40,11 +42,18 @@ impl Local {
             compiler: None,
             threads: 2,
         };
-        // Filters read what is there at the moment, so that a case is like the one before.
-        let host = Host::with_keys(config, Arc::clone(&keys) as Arc<dyn Keys>, Duration::ZERO)?;
+        let places = Arc::new(Places::default());
+        let services = Services {
+            keys: Arc::clone(&keys) as Arc<dyn Keys>,
+            // Filters read what is there at the moment, so that a case is like the one before.
+            copy_age_max: Duration::ZERO,
+            outside: Arc::clone(&places) as Arc<dyn Outside>,
+        };
+        let host = Host::with_services(config, services)?;
         Ok(Local {
             host,
             keys,
+            places,
             _folder: folder,
         })
     }

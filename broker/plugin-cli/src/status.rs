@@ -248,6 +248,18 @@ fn version(state: &Value) -> String {
     for (class, count) in failures.into_iter().flatten() {
         let _ = write!(said, ", {count} failed by {class}");
     }
+    let requests = state["http_requests"].as_object();
+    let outcomes: Vec<String> = requests
+        .into_iter()
+        .flatten()
+        .map(|(outcome, count)| format!("{count} {outcome}"))
+        .collect();
+    if !outcomes.is_empty() {
+        let _ = write!(said, ", requests: {}", outcomes.join(" "));
+    }
+    if number("secrets_revealed") > 0 {
+        let _ = write!(said, ", {} secrets revealed", number("secrets_revealed"));
+    }
     let _ = write!(said, ", {} KiB at most", number("memory_high_bytes") / 1_024);
     if number("log_lines_dropped") > 0 {
         let _ = write!(said, ", {} log lines dropped", number("log_lines_dropped"));
@@ -383,6 +395,7 @@ mod tests {
                 {
                     "binding": "all", "digest": "aaaaaaaaaaaaaaaa", "generation": 1, "state": "ready", "calls": 10, "messages": 12,
                     "guest_seconds": 0.000_05, "queue_seconds": 0.0, "failures": { "trap": 2 }, "memory_high_bytes": 2_048,
+                    "http_requests": { "2xx": 3, "timeout": 1 }, "secrets_revealed": 4,
                 },
                 { "binding": "theirs", "digest": "c", "generation": 1, "state": "failed", "reason": "not there" },
             ],
@@ -397,7 +410,7 @@ shout: 0.1.0 (aaaaaaaaaaaa) runs, nothing ran before
   rollout of 0.2.0 (bbbbbbbbbbbb): not ready, in 5 % of the channels
     node 1: failed: no words
   binding all: before-send, channel_types [2], priority 3, at most 20 ms
-    aaaaaaaaaaaa, generation 1: ready, 10 calls, 12 messages, 5.0 µs a call and 0.0 µs of waiting, 2 failed by trap, 2 KiB at most
+    aaaaaaaaaaaa, generation 1: ready, 10 calls, 12 messages, 5.0 µs a call and 0.0 µs of waiting, 2 failed by trap, requests: 3 2xx 1 timeout, 4 secrets revealed, 2 KiB at most
 ";
         assert_eq!(text, wanted);
         let everything = super::text(&all());

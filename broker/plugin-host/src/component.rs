@@ -26,10 +26,14 @@ const ALWAYS: [&str; 6] = ["clock", "config", "log", "metrics", "random", "types
 pub(crate) const KV: &str = "kv";
 /// The same for reads out of a copy.
 pub(crate) const KV_READ: &str = "kv-read";
+/// The interface, and the capability, of requests over HTTP.
+pub(crate) const HTTP: &str = "http";
+/// The same for values that the operator keeps.
+pub(crate) const SECRETS: &str = "secrets";
 /// Interfaces that a plugin gets by a capability of the same name.
-const GRANTED: [&str; 2] = [KV, KV_READ];
+const GRANTED: [&str; 4] = [HTTP, KV, KV_READ, SECRETS];
 /// Interfaces of the contract that this build does not offer yet.
-const NOT_YET: [&str; 4] = ["http", "messages", "publish", "secrets"];
+const NOT_YET: [&str; 2] = ["messages", "publish"];
 
 /// A hook that a component answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,6 +123,17 @@ fn check_capabilities(imports: &BTreeSet<String>, manifest: &Manifest) -> Result
         }
     }
     Ok(())
+}
+
+/// Whether these grants of a binding give a capability: by its name, or by saying where, as in `http:GET https://example.org/`.
+pub(crate) fn is_granted(capability: &str, grants: &BTreeSet<String>) -> bool {
+    let prefixes: &[&str] = match capability {
+        HTTP => &["http:"],
+        SECRETS => &["secret:", "reveal:"],
+        _ => &[],
+    };
+    let says_where = |grant: &String| prefixes.iter().any(|prefix| grant.starts_with(prefix));
+    grants.contains(capability) || grants.iter().any(says_where)
 }
 
 /// The digest of these bytes.

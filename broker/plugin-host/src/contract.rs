@@ -105,7 +105,7 @@ pub(crate) enum Event {
     UserOnlineStatus,
 }
 
-#[derive(ComponentType, Lift)]
+#[derive(ComponentType, Lift, Lower)]
 #[component(record)]
 pub(crate) struct GuestHeader {
     pub(crate) name: String,
@@ -117,6 +117,14 @@ pub(crate) struct GuestHeader {
 pub(crate) struct GuestRequest {
     pub(crate) method: String,
     pub(crate) url: String,
+    pub(crate) headers: Vec<GuestHeader>,
+    pub(crate) body: Vec<u8>,
+}
+
+#[derive(ComponentType, Lower)]
+#[component(record)]
+pub(crate) struct GuestResponse {
+    pub(crate) status: u16,
     pub(crate) headers: Vec<GuestHeader>,
     pub(crate) body: Vec<u8>,
 }

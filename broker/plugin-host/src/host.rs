@@ -1,13 +1,14 @@
 //! The host of a node's plugins.
 
 use crate::cache::Cache;
-use crate::component::{Hook, Inspected, inspect};
+use crate::component::{HTTP, Hook, Inspected, SECRETS, inspect, is_granted};
 use crate::engine::{self, Ticker};
 use crate::instance::{Guest, Prepared};
 use crate::keys::{COPY_AGE_MAX, Desk, Keys, NoKeys};
+use crate::outside::{Nowhere, Outside, Reach};
 use crate::refused::Refused;
 use crate::status::{Logs, Status};
-use crate::worker::Workshop;
+use crate::worker::{Crew, Workshop};
 use penstock_core::hooks::call::{Call, Returned, Version};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -25,8 +26,30 @@ pub struct HostConfig {
     /// The command that compiles, given a source and a target path; without one this process compiles, which only tools that
     /// handle their own plugins should do.
     pub compiler: Option<Vec<OsString>>,
-    /// Threads that guests run on.
+    /// Threads that guests run on; those that may ask places outside have twice as many of their own.
     pub threads: usize,
+}
+
+/// What a host does for its guests beside running them.
+#[derive(Clone)]
+pub struct Services {
+    /// Where the keys of plugins are.
+    pub keys: Arc<dyn Keys>,
+    /// How old a copy of a key may be that a filter reads.
+    pub copy_age_max: Duration,
+    /// The way to the outside.
+    pub outside: Arc<dyn Outside>,
+}
+
+/// None.
+impl Default for Services {
+    fn default() -> Services {
+        Services {
+            keys: Arc::new(NoKeys),
+            copy_age_max: COPY_AGE_MAX,
+            outside: Arc::new(Nowhere),
+        }
+    }
 }
 
 /// What is to be loaded.
@@ -51,44 +74,43 @@ pub struct Host {
     workshop: Arc<Workshop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     desk: Arc<Desk>,
+    outside: Arc<dyn Outside>,
 }
 
 impl Host {
-    /// Starts the engine and its threads. No plugin has keys.
+    /// Starts the engine and its threads. No plugin has keys or reaches anything.
     ///
     /// # Errors
     /// When the system has no room for the engine or a thread.
     pub fn start(config: HostConfig) -> Result<Host, Refused> {
-        Host::with_keys(config, Arc::new(NoKeys), COPY_AGE_MAX)
+        Host::with_services(config, Services::default())
     }
 
-    /// The same with keys, of which filters read copies up to this old.
+    /// The same with these services.
     ///
     /// # Errors
     /// When the system has no room for the engine or a thread.
-    pub fn with_keys(
-        config: HostConfig,
-        keys: Arc<dyn Keys>,
-        copy_age_max: Duration,
-    ) -> Result<Host, Refused> {
+    pub fn with_services(config: HostConfig, services: Services) -> Result<Host, Refused> {
         let io = |error: std::io::Error| Refused::Io(format!("plugins: {error}"));
         let engine = engine::start().map_err(|error| Refused::Io(format!("plugins: {error:#}")))?;
         let cache = Cache::new(config.cache, config.compiler);
         let ticker = Ticker::start(&engine).map_err(io)?;
-        let count = config.threads.max(1);
-        let workshop = Arc::new(Workshop::new(ticker, count));
+        let workshop = Arc::new(Workshop::new(ticker, config.threads));
         let mut threads = Vec::new();
-        for number in 0..count {
+        let crews = Crew::ALL.into_iter();
+        let crews = crews.flat_map(|crew| std::iter::repeat_n(crew, workshop.threads(crew)));
+        for (number, crew) in crews.enumerate() {
             let workshop = Arc::clone(&workshop);
             let thread = std::thread::Builder::new().name(format!("plugin-{number}"));
-            threads.push(thread.spawn(move || workshop.run()).map_err(io)?);
+            threads.push(thread.spawn(move || workshop.run(crew)).map_err(io)?);
         }
         Ok(Host {
             engine,
             cache,
             workshop,
             threads: Mutex::new(threads),
-            desk: Arc::new(Desk::new(keys, copy_age_max)),
+            desk: Arc::new(Desk::new(services.keys, services.copy_age_max)),
+            outside: services.outside,
         })
     }
 
@@ -135,7 +157,8 @@ impl Host {
 
     fn prepare(&self, request: LoadRequest) -> Result<(Arc<Prepared>, Guest, Inspected), Refused> {
         let inspected = inspect(&request.component)?;
-        if let Some(capability) = inspected.manifest.capabilities.difference(&request.grants).next() {
+        let mut wanted = inspected.manifest.capabilities.iter();
+        if let Some(capability) = wanted.find(|capability| !is_granted(capability, &request.grants)) {
             return Err(Refused::NotGranted {
                 capability: capability.clone(),
             });
@@ -149,6 +172,7 @@ impl Host {
                 ),
             });
         }
+        let reach = self.reach(&inspected, &request)?;
         let component = self
             .cache
             .load(&self.engine, request.version.digest, &inspected.component)?;
@@ -159,10 +183,22 @@ impl Host {
             &component,
             &inspected,
             config,
-            &self.desk,
+            (&self.desk, reach),
         )?);
         let first = Guest::start(&prepared, self.workshop.ticker())?;
         Ok((prepared, first, inspected))
+    }
+
+    /// What the version may reach outside. A message that waits to be stored or delivered waits for nothing out there.
+    fn reach(&self, inspected: &Inspected, request: &LoadRequest) -> Result<Arc<dyn Reach>, Refused> {
+        let capabilities = &inspected.manifest.capabilities;
+        let pure = [Hook::BeforeSend, Hook::Webhook].map(Hook::name);
+        if pure.contains(&request.hook.as_str())
+            || ![HTTP, SECRETS].iter().any(|name| capabilities.contains(*name))
+        {
+            return Ok(Arc::new(Nowhere));
+        }
+        self.outside.granted(&request.grants).map_err(Refused::Grants)
     }
 
     /// Says that a version that was expected will not come: what waits is answered that it is not here. One that is loaded runs on.

@@ -1,12 +1,14 @@
 //! What a guest may import. An interface that it does not get is not linked.
 
 mod keys;
+mod outside;
 
 pub(crate) use keys::ReadFailed;
 
-use crate::component::{KV, KV_READ};
+use crate::component::{HTTP, KV, KV_READ, SECRETS};
 use crate::keys::Desk;
 use crate::limits::Watch;
+use crate::outside::Reach;
 use crate::patience::Hold;
 use crate::status::Board;
 use std::collections::BTreeSet;
@@ -29,6 +31,8 @@ pub(crate) struct State {
     /// The plugin whose keys it may reach, and the way to them.
     pub(crate) plugin: Arc<str>,
     pub(crate) desk: Arc<Desk>,
+    /// What it may reach outside.
+    pub(crate) reach: Arc<dyn Reach>,
     /// When the call at hand is over.
     pub(crate) until: Instant,
 }
@@ -76,6 +80,12 @@ pub(crate) fn linker(engine: &Engine, granted: &BTreeSet<String>) -> wasmtime::R
     }
     if granted.contains(KV_READ) {
         keys::link_kv_read(&mut linker)?;
+    }
+    if granted.contains(HTTP) {
+        outside::link_http(&mut linker)?;
+    }
+    if granted.contains(SECRETS) {
+        outside::link_secrets(&mut linker)?;
     }
     // Only types, which link to nothing.
     linker.instance(&interface("types"))?;

@@ -3,7 +3,7 @@
 mod hooks;
 
 use crate::chance::jittered;
-use crate::component::{Hook, Inspected, KV, never_waits};
+use crate::component::{HTTP, Hook, Inspected, KV, never_waits};
 use crate::contract::{
     FlatFunction, InitFunction, PersistFunction, RenderFunction, SharedFrame, TypedFunction,
 };
@@ -13,6 +13,7 @@ use crate::imports::{ReadFailed, State, interface, linker};
 use crate::keys::Desk;
 use crate::limits::{Limits, Watch};
 use crate::manifest::InstancePolicy;
+use crate::outside::Reach;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
 use crate::session::ConnectFunction;
@@ -44,6 +45,8 @@ pub(crate) struct Prepared {
     exports: Exports,
     pub(crate) limits: Limits,
     pub(crate) per_call: bool,
+    /// It may ask places outside, which may be slow or gone.
+    pub(crate) asks_outside: bool,
     /// It imports nothing that could make its caller wait.
     never_waits: bool,
     config: Arc<serde_json::Map<String, serde_json::Value>>,
@@ -52,6 +55,7 @@ pub(crate) struct Prepared {
     /// Whether its answers may change keys.
     changes_keys: bool,
     desk: Arc<Desk>,
+    reach: Arc<dyn Reach>,
     pub(crate) board: Arc<Board>,
 }
 
@@ -75,7 +79,7 @@ impl Prepared {
         component: &Component,
         inspected: &Inspected,
         config: serde_json::Map<String, serde_json::Value>,
-        desk: &Arc<Desk>,
+        (desk, reach): (&Arc<Desk>, Arc<dyn Reach>),
     ) -> Result<Prepared, Refused> {
         // What the manifest asks for is granted by now.
         let granted = &inspected.manifest.capabilities;
@@ -97,12 +101,14 @@ impl Prepared {
             },
             limits: inspected.manifest.limits(),
             per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
+            asks_outside: granted.contains(HTTP),
             never_waits: never_waits(&inspected.imports),
             config: Arc::new(config),
             config_text,
             plugin: Arc::from(inspected.manifest.name.as_str()),
             changes_keys: granted.contains(KV),
             desk: Arc::clone(desk),
+            reach,
             board: Arc::new(Board::new()),
         })
     }
@@ -352,6 +358,7 @@ fn store(prepared: &Prepared) -> Store<State> {
         random: 0,
         plugin: Arc::clone(&prepared.plugin),
         desk: Arc::clone(&prepared.desk),
+        reach: Arc::clone(&prepared.reach),
         until: Instant::now(),
     };
     let mut store = Store::new(&prepared.engine, state);

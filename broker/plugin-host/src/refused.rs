@@ -52,6 +52,9 @@ pub enum Refused {
         /// The capability.
         capability: String,
     },
+    /// Its grants are not what they should be, or this node lacks what they name.
+    #[error("grants: {0}")]
+    Grants(String),
     /// What was read is not what was asked for.
     #[error("the component's SHA-256 is {found}, but {wanted} was asked for: upload it again")]
     Digest {

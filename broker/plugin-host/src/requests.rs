@@ -1,6 +1,7 @@
 //! Requests that a guest wants made, within bounds.
 
-use crate::contract::GuestRequest;
+use crate::contract::{GuestHeader, GuestRequest};
+use crate::outside::{HttpError, Unanswered};
 use bytes::Bytes;
 use penstock_core::hooks::call::HttpRequest;
 
@@ -11,9 +12,13 @@ const HEADERS_MAX: usize = 32;
 const HEADERS_BYTES_MAX: usize = 8 << 10;
 /// Longest URL, bytes.
 const URL_BYTES_MAX: usize = 4 << 10;
+/// Largest body of a request whose answer the guest waits for, bytes.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// Longest method, bytes.
+const METHOD_BYTES_MAX: usize = 16;
 /// Methods that carry a body.
 const METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
-/// Headers that the transport sets, or the signature.
+/// Headers that the transport sets.
 const OWN: [&str; 12] = [
     "connection",
     "content-length",
@@ -28,7 +33,8 @@ const OWN: [&str; 12] = [
     "upgrade",
     "user-agent",
 ];
-const OWN_PREFIX: &str = "webhook-";
+/// And those of the signature.
+const SIGNED_PREFIX: &str = "webhook-";
 
 /// The requests, if they are within bounds.
 pub(crate) fn checked(requests: Vec<GuestRequest>) -> Result<Vec<HttpRequest>, String> {
@@ -49,8 +55,49 @@ fn one(request: GuestRequest) -> Result<HttpRequest, String> {
             request.url.len()
         ));
     }
-    let headers: Vec<(String, String)> = request
-        .headers
+    let headers = headers(request.headers)?;
+    if let Some((name, _)) = headers.iter().find(|(name, _)| name.starts_with(SIGNED_PREFIX)) {
+        return Err(format!("header `{name}`: the broker sets it"));
+    }
+    Ok(HttpRequest {
+        method: request.method,
+        url: request.url,
+        headers,
+        body: Bytes::from(request.body),
+    })
+}
+
+/// A request whose answer the guest waits for, if it is within bounds.
+pub(crate) fn question(request: GuestRequest) -> Result<HttpRequest, Unanswered> {
+    let too_large = |what: &str, bytes: usize, most: usize| {
+        let text = format!("{what} of {bytes} bytes; at most {most}");
+        Err(Unanswered::new(HttpError::TooLarge, text))
+    };
+    if request.url.len() > URL_BYTES_MAX {
+        return too_large("a URL", request.url.len(), URL_BYTES_MAX);
+    }
+    if request.body.len() > BODY_BYTES_MAX {
+        return too_large("a body", request.body.len(), BODY_BYTES_MAX);
+    }
+    let capitals = request.method.bytes().all(|byte| byte.is_ascii_uppercase());
+    if !capitals || !(1..=METHOD_BYTES_MAX).contains(&request.method.len()) {
+        return Err(Unanswered::new(
+            HttpError::Failed,
+            "the method is none: it is in capitals",
+        ));
+    }
+    let headers = headers(request.headers).map_err(|why| Unanswered::new(HttpError::Failed, why))?;
+    Ok(HttpRequest {
+        method: request.method,
+        url: request.url,
+        headers,
+        body: Bytes::from(request.body),
+    })
+}
+
+/// Headers, names in small letters, if they are some and the transport does not set them.
+fn headers(headers: Vec<GuestHeader>) -> Result<Vec<(String, String)>, String> {
+    let headers: Vec<(String, String)> = headers
         .into_iter()
         .map(|header| (header.name.to_ascii_lowercase(), header.value))
         .collect();
@@ -62,7 +109,7 @@ fn one(request: GuestRequest) -> Result<HttpRequest, String> {
         ));
     }
     for (name, value) in &headers {
-        if OWN.contains(&name.as_str()) || name.starts_with(OWN_PREFIX) {
+        if OWN.contains(&name.as_str()) {
             return Err(format!("header `{name}`: the broker sets it"));
         }
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -71,12 +118,7 @@ fn one(request: GuestRequest) -> Result<HttpRequest, String> {
             return Err(format!("header `{}`: not one", name.escape_default()));
         }
     }
-    Ok(HttpRequest {
-        method: request.method,
-        url: request.url,
-        headers,
-        body: Bytes::from(request.body),
-    })
+    Ok(headers)
 }
 
 #[cfg(test)]
@@ -118,5 +160,39 @@ mod tests {
         }
         let many = (0..=REQUESTS_MAX).map(|_| request("POST", &[])).collect();
         assert!(checked(many).is_err());
+    }
+
+    #[test]
+    fn what_is_asked_has_bounds() {
+        let asked = question(request("GET", &[("Webhook-Id", "1")])).expect("whole");
+        assert_eq!(asked.headers, [("webhook-id".to_owned(), "1".to_owned())]);
+        let url = GuestRequest {
+            url: "x".repeat(URL_BYTES_MAX + 1),
+            ..request("GET", &[])
+        };
+        let body = GuestRequest {
+            body: vec![0; BODY_BYTES_MAX + 1],
+            ..request("POST", &[])
+        };
+        for (wrong, error) in [
+            (url, HttpError::TooLarge),
+            (body, HttpError::TooLarge),
+            (request("get", &[]), HttpError::Failed),
+            (request("", &[]), HttpError::Failed),
+            (request("G T", &[]), HttpError::Failed),
+            (request("GET", &[("Host", "b")]), HttpError::Failed),
+            (request("GET", &[("content-length", "0")]), HttpError::Failed),
+            (
+                request("GET", &[("Transfer-Encoding", "chunked")]),
+                HttpError::Failed,
+            ),
+            (request("GET", &[("x", "a\r\nhost: b")]), HttpError::Failed),
+            (
+                request("GET", &[("x", &"y".repeat(HEADERS_BYTES_MAX))]),
+                HttpError::Failed,
+            ),
+        ] {
+            assert_eq!(question(wrong).expect_err("refused").error, error);
+        }
     }
 }

@@ -69,6 +69,12 @@ pub struct VersionStatus {
     pub key_operations: u64,
     /// Those of them that failed, by reason.
     pub key_errors: BTreeMap<&'static str, u64>,
+    /// Requests over HTTP by outcome: the class of the status, or why there was no answer.
+    pub http_requests: BTreeMap<&'static str, u64>,
+    /// Time that they took, s.
+    pub http_s: f64,
+    /// Values of the operator that guests were shown.
+    pub secrets_revealed: u64,
     /// Lines that were dropped.
     pub lines_dropped: u64,
     /// The plugin's own counters.

@@ -28,9 +28,9 @@ const ROW_LIMIT: Duration = Duration::from_secs(20);
 
 /// Measures starts, batches of each size, and memory.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
-    let (name, given, config) = sample(options)?;
-    let component = build::component(options, out)?;
     let local = Local::start()?;
+    let (name, given, config) = sample(options, &local)?;
+    let component = build::component(options, out)?;
     let (mut bench, binding) = Bench::of(options, &component, &local)?;
     let hook = bench.hook();
     let config = config
@@ -117,8 +117,8 @@ impl Work {
 /// What is called with: what it is called, and the configuration of a fixture.
 type Sample = (String, Work, Option<Map<String, Value>>);
 
-/// The messages of the first fixture with their configuration; of a component without a folder, a text of 1 KiB.
-fn sample(options: &Options) -> Result<Sample> {
+/// The messages of the first fixture with their configuration, keys and answers; of a component without a folder, a text of 1 KiB.
+fn sample(options: &Options, local: &Local) -> Result<Sample> {
     if options.component.is_some() && options.folder.is_none() {
         let text = "a text without anything in it, ".repeat(33);
         let payload = format!("{{\"type\":1,\"content\":\"{text}\"}}");
@@ -130,6 +130,8 @@ fn sample(options: &Options) -> Result<Sample> {
     }
     let all = fixtures::read(&folder::path(options))?;
     let (name, fixture) = all.into_iter().next().context("fixtures: there is none")?;
+    local.keys.begin(&fixture.keys);
+    local.places.begin(&fixture.http, &fixture.secrets);
     if let Some(connecting) = fixture.connects.into_iter().next() {
         let work = Work::Connect(Box::new(connecting));
         return Ok((name, work, Some(fixture.config)));

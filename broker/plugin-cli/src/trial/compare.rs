@@ -73,7 +73,8 @@ pub(super) fn outcome(expected: &ExpectedOutcome, found: &Returned) -> Option<St
     (!fits).then(|| format!("expected {expected}, got {found}"))
 }
 
-fn is_request(expected: &ExpectedRequest, found: &HttpRequest) -> bool {
+/// Whether a request is as expected.
+pub(super) fn is_request(expected: &ExpectedRequest, found: &HttpRequest) -> bool {
     let body = match &expected.body {
         None => true,
         Some(Value::String(text)) => text.as_bytes() == &found.body[..],

@@ -1,6 +1,7 @@
 //! Fixtures: what a plugin is given, and what it must answer.
 
 use super::connects::{Connecting, ExpectedDecision};
+use super::places::Exchange;
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use penstock_core::hooks::call::{Window, Work};
@@ -35,6 +36,12 @@ pub(super) struct Fixture {
     pub(super) keys: BTreeMap<String, String>,
     /// All of its keys after.
     pub(super) expect_keys: Option<BTreeMap<String, String>>,
+    /// What the plugin asks over HTTP, and what answers it.
+    #[serde(default)]
+    pub(super) http: Vec<Exchange>,
+    /// Values that it may see, by name.
+    #[serde(default)]
+    pub(super) secrets: BTreeMap<String, String>,
     /// Messages; those of one channel that follow each other are one batch.
     #[serde(default)]
     pub(super) messages: Vec<Given>,
@@ -140,7 +147,7 @@ pub(super) enum ExpectedOutcome {
 }
 
 /// A request. What is not named is not compared.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectedRequest {
     pub(super) method: Option<String>,

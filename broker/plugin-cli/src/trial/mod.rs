@@ -5,12 +5,14 @@ mod compare;
 mod connects;
 mod fixtures;
 mod keys;
+mod places;
 #[cfg(test)]
 mod tests;
 mod turns;
 
 pub(crate) use bench::run as bench;
 pub(crate) use keys::Table;
+pub(crate) use places::Places;
 
 use crate::arguments::Options;
 use crate::binding::{Binding, deadline};
@@ -161,7 +163,8 @@ impl<'a> Bench<'a> {
             None => self.hook(),
         };
         self.local.keys.begin(&fixture.keys);
-        self.case(
+        self.local.places.begin(&fixture.http, &fixture.secrets);
+        let mut outcome = self.case(
             &hook,
             &fixture.config,
             &turns::of_fixture(&hook, fixture),
@@ -197,13 +200,16 @@ impl<'a> Bench<'a> {
                 },
             },
             fixture.expect_keys.as_ref(),
-        )
+        )?;
+        outcome.differences.extend(self.local.places.differences());
+        Ok(outcome)
     }
 
     /// Whatever it answers, it must answer.
     fn survives(&mut self, config: &Map<String, Value>, given: &Given) -> Result<Outcome> {
         let hook = self.hook();
         self.local.keys.begin(&BTreeMap::new());
+        self.local.places.begin(&[], &BTreeMap::new());
         self.case(
             &hook,
             config,

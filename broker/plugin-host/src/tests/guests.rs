@@ -135,7 +135,7 @@ pub(super) fn gate(connect: &str, attributes: &[u32]) -> Vec<u8> {
 }
 
 /// Memory, an allocator that is reset after each call, and the text `spam!` at 3072.
-const COMMON: &str = r#"(memory (export "memory") 1)
+pub(super) const COMMON: &str = r#"(memory (export "memory") 1)
   (data (i32.const 3072) "spam!")
   (global $heap (mut i32) (i32.const 8192))
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)

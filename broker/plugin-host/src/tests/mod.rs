@@ -5,17 +5,17 @@ mod connect;
 mod golden;
 mod guests;
 mod hostile;
+mod outside;
 mod running;
 
 use crate::component::digest;
 use crate::component::inspect;
-use crate::host::{Host, HostConfig, LoadRequest};
+use crate::host::{Host, HostConfig, LoadRequest, Services};
 use crate::refused::Refused;
 use bytes::Bytes;
 use penstock_core::hooks::call::{Call, Returned, Version, Work};
 use penstock_core::message::{Draft, Message, MessageFlags};
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq, Uid};
-use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -29,12 +29,17 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::with(Services::default())
+    }
+
+    fn with(services: Services) -> Bench {
         let folder = tempfile::tempdir().expect("a folder");
-        let host = Host::start(HostConfig {
+        let config = HostConfig {
             cache: folder.path().to_path_buf(),
             compiler: None,
             threads: 2,
-        });
+        };
+        let host = Host::with_services(config, services);
         Bench {
             host: host.expect("a host"),
             folder,
@@ -51,6 +56,20 @@ impl Bench {
         module: &[u8],
         config: serde_json::Map<String, serde_json::Value>,
     ) -> Result<Version, Refused> {
+        self.load_all(binding, module, config, &[])
+    }
+
+    fn load_granted(&self, binding: &str, module: &[u8], grants: &[&str]) -> Result<Version, Refused> {
+        self.load_all(binding, module, serde_json::Map::new(), grants)
+    }
+
+    fn load_all(
+        &self,
+        binding: &str,
+        module: &[u8],
+        config: serde_json::Map<String, serde_json::Value>,
+        grants: &[&str],
+    ) -> Result<Version, Refused> {
         let inspected = inspect(module)?;
         let version = Version {
             binding: Arc::from(binding),
@@ -62,7 +81,7 @@ impl Bench {
             version: version.clone(),
             component: inspected.component,
             config,
-            grants: BTreeSet::new(),
+            grants: grants.iter().map(|&grant| grant.to_owned()).collect(),
             hook,
         })?;
         Ok(version)

@@ -1,7 +1,7 @@
 //! Calls on the thread of their caller, which spares them the way to a thread of the host and back. A shard is such a caller: it
 //! must not be held up, so only what proved to be quick runs there, and nothing is started or dropped there.
 
-use super::lanes::Errand;
+use super::lanes::{Crew, Errand};
 use super::pace::{MESSAGES_MAX, Ran};
 use super::{Workshop, failure_of};
 use crate::instance::{Ended, Guest, Prepared};
@@ -111,7 +111,7 @@ impl Workshop {
             prepared: taken.prepared,
             gone,
         });
-        self.wake.notify_one();
+        self.wake[Crew::Inside as usize].notify_one();
     }
 }
 

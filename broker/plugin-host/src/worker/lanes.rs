@@ -13,6 +13,27 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How often idle ones are looked for.
 pub(super) const TEND: Duration = Duration::from_secs(5);
 
+/// Which threads run the calls of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crew {
+    /// For what waits for nothing outside of the cluster.
+    Inside,
+    /// For what may ask places outside, which may be slow or gone: all of them together hold up nothing inside.
+    Outside,
+}
+
+impl Crew {
+    pub(crate) const ALL: [Crew; 2] = [Crew::Inside, Crew::Outside];
+
+    pub(super) fn of(prepared: &Prepared) -> Crew {
+        if prepared.asks_outside {
+            Crew::Outside
+        } else {
+            Crew::Inside
+        }
+    }
+}
+
 /// Is told the result of a call, exactly once.
 pub(crate) type Reply = Box<dyn FnOnce(Returned) + Send>;
 
@@ -93,8 +114,8 @@ pub(super) enum Task {
 #[derive(Default)]
 pub(super) struct Lanes {
     pub(super) lanes: BTreeMap<Version, Lane>,
-    /// Versions with work that may start, in turn.
-    pub(super) ready: VecDeque<Version>,
+    /// Versions with work that may start, in turn, for each crew.
+    pub(super) ready: [VecDeque<Version>; Crew::ALL.len()],
     pub(super) errands: VecDeque<Errand>,
     numbers: u64,
     tended: Option<Instant>,

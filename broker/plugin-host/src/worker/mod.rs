@@ -9,6 +9,7 @@ use crate::engine::Ticker;
 use crate::instance::{Guest, Prepared};
 use crate::patience::Patience;
 use crate::refused::Refused;
+pub(crate) use lanes::Crew;
 use lanes::{Errand, Job, Lanes, Reply, TEND, Task, Turn};
 use pace::Ran;
 use penstock_core::hooks::call::{Call, Failed, Returned, Version, Work};
@@ -17,16 +18,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Threads outside for each one inside: most of their time is waiting.
+const OUTSIDE_SHARE: usize = 2;
 /// Calls that may wait in one lane.
 const LANE_CALLS_MAX: usize = 256;
 
 /// Shared by the host and its threads.
 pub(crate) struct Workshop {
     lanes: Mutex<Lanes>,
-    wake: Condvar,
+    /// Of each crew.
+    wake: [Condvar; Crew::ALL.len()],
     ticker: Ticker,
-    /// Calls of one version at a time: one slow plugin never holds all threads.
-    running_max: usize,
+    /// Threads of each crew.
+    threads: [usize; Crew::ALL.len()],
     /// Warm instances of one version: as many as run at a time, and some for callers that run it themselves.
     warm_max: usize,
 }
@@ -66,14 +70,26 @@ impl Worked {
 }
 
 impl Workshop {
+    /// With so many threads inside.
     pub(crate) fn new(ticker: Ticker, threads: usize) -> Workshop {
+        let threads = threads.max(1);
         Workshop {
             lanes: Mutex::new(Lanes::default()),
-            wake: Condvar::new(),
+            wake: Default::default(),
             ticker,
-            running_max: (threads / 2).max(1),
-            warm_max: threads.max(1),
+            threads: [threads, OUTSIDE_SHARE * threads],
+            warm_max: threads,
         }
+    }
+
+    /// Threads of a crew.
+    pub(crate) fn threads(&self, crew: Crew) -> usize {
+        self.threads[crew as usize]
+    }
+
+    /// Calls of one version at a time: one slow plugin never holds all threads.
+    fn running_max(&self, crew: Crew) -> usize {
+        (self.threads(crew) / 2).max(1)
     }
 
     pub(crate) fn ticker(&self) -> &Ticker {
@@ -165,16 +181,19 @@ impl Workshop {
         let Some(lane) = lanes.lanes.get_mut(version) else {
             return;
         };
-        let may = lane.prepared.is_some() && !lane.waiting.is_empty() && lane.running < self.running_max;
+        let Some(crew) = lane.prepared.as_deref().map(Crew::of) else {
+            return;
+        };
+        let may = !lane.waiting.is_empty() && lane.running < self.running_max(crew);
         if may && !lane.queued {
             lane.queued = true;
-            lanes.ready.push_back(version.clone());
-            self.wake.notify_one();
+            lanes.ready[crew as usize].push_back(version.clone());
+            self.wake[crew as usize].notify_one();
         }
     }
 
     /// What is to be done next, calls in turn of the versions. None once the host stops.
-    fn next(&self) -> Option<Task> {
+    fn next(&self, crew: Crew) -> Option<Task> {
         let mut lanes = self.lock();
         loop {
             if lanes.stopped {
@@ -190,8 +209,8 @@ impl Workshop {
             if let Some(errand) = lanes.errands.pop_front() {
                 return Some(Task::Replace(errand));
             }
-            let Some(version) = lanes.ready.pop_front() else {
-                let waited = self.wake.wait_timeout(lanes, TEND);
+            let Some(version) = lanes.ready[crew as usize].pop_front() else {
+                let waited = self.wake[crew as usize].wait_timeout(lanes, TEND);
                 lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             };
@@ -263,15 +282,17 @@ impl Workshop {
         let errands: VecDeque<Errand> = std::mem::take(&mut lanes.errands);
         drop(lanes);
         drop(errands);
-        self.wake.notify_all();
+        for wake in &self.wake {
+            wake.notify_all();
+        }
         for job in waiting {
             (job.reply)(Err(Failed::Call(Failure::NotReady)));
         }
     }
 
-    /// What a thread does until the host stops.
-    pub(crate) fn run(&self) {
-        while let Some(task) = self.next() {
+    /// What a thread of a crew does until the host stops.
+    pub(crate) fn run(&self, crew: Crew) {
+        while let Some(task) = self.next(crew) {
             match task {
                 Task::Call(turn) => self.take_turn(turn),
                 Task::Replace(errand) => {

@@ -337,6 +337,21 @@ pub const KEYS: &[KeyInfo] = &[
         "To keep the shards free of plugins, if you do not trust yours to stay quick; for one of them, the binding says `inline`.",
     ),
     key(
+        "plugins.secrets",
+        "{}",
+        Kind::Credentials,
+        "Values for plugins by name, such as keys of services. A binding that grants `secret:NAME` has one put into headers of its \
+         plugin's requests; one that grants `reveal:NAME` lets the plugin see it. They are never shown.",
+        "With each service that a plugin asks.",
+    ),
+    key(
+        "plugins.secrets_file",
+        "\"\"",
+        Kind::File,
+        "A TOML file of the same form, one `name = \"value\"` a line, that only the owner may read (mode 0600).",
+        "When the configuration is readable for others, or kept in a repository.",
+    ),
+    key(
         "webhooks.secrets",
         "{}",
         Kind::Secrets,
@@ -355,7 +370,7 @@ pub const KEYS: &[KeyInfo] = &[
         "webhooks.ca_file",
         "\"\"",
         Kind::File,
-        "Certificates in PEM that endpoints may be signed by, besides the authorities of the web.",
+        "Certificates in PEM that endpoints, and places that plugins ask, may be signed by, besides the authorities of the web.",
         "For endpoints inside, with certificates of your own authority.",
     ),
     key(

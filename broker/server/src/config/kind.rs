@@ -34,6 +34,8 @@ pub enum Kind {
     LogFilter,
     /// Secrets by name.
     Secrets,
+    /// Values for plugins by name.
+    Credentials,
     /// The path of a file, or empty.
     File,
 }
@@ -76,6 +78,9 @@ impl fmt::Display for Kind {
             ),
             Kind::Secrets => formatter.write_str(
                 "a table of lists by name such as { chat = [\"whsec_…\"] }, each with one to four secrets of 24 to 64 bytes in base64",
+            ),
+            Kind::Credentials => formatter.write_str(
+                "a table of texts by name such as { github = \"…\" }, each of 1 to 4096 bytes",
             ),
             Kind::File => formatter.write_str("the path of a file, or empty"),
             Kind::Digest => formatter.write_str("64 hexadecimal digits (SHA-256 of the key), or empty"),

@@ -4,7 +4,9 @@ mod keys;
 mod kind;
 mod log_filter;
 mod nearest;
+mod plugin_secrets;
 mod reference;
+mod secrets;
 mod values;
 mod webhooks;
 
@@ -15,6 +17,8 @@ pub use values::Error;
 pub use webhooks::Webhooks;
 
 use penstock_core::limits::Limits;
+use penstock_egress::Credential;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,6 +51,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Quick filters may run on the shards.
     pub plugins_inline: bool,
+    /// Values for plugins, by name.
+    pub plugin_secrets: BTreeMap<String, Credential>,
     /// What webhooks need.
     pub webhooks: Webhooks,
     /// Free space below which sends are refused, bytes.
@@ -143,6 +149,7 @@ impl Settings {
             person_allowlist_required: values.boolean("message.person_allowlist_required")?,
             limits,
             plugins_inline: values.boolean("plugins.inline")?,
+            plugin_secrets: plugin_secrets::read(&values)?,
             webhooks: webhooks::read(&values)?,
             low_space_bytes: values.integer("store.low_space_bytes")?,
             accept_lost_data: values.boolean("store.accept_lost_data")?,

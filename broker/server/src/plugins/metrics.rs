@@ -58,6 +58,13 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
     labelled(
         out,
         &bindings,
+        ("penstock_plugin_http_requests_total", "outcome"),
+        "Requests of plugins, by the class of the status or why there was no answer.",
+        |status| by_reason(&status.http_requests),
+    );
+    labelled(
+        out,
+        &bindings,
         ("penstock_plugin_demotions_total", "reason"),
         "How often calls of a version were sent back from the threads of shards, by reason.",
         |status| by_reason(&status.demotions),
@@ -92,7 +99,7 @@ type Series = (&'static str, &'static str, fn(&VersionStatus) -> f64);
     clippy::cast_precision_loss,
     reason = "the format has floating point numbers only"
 )]
-const SERIES: [Series; 9] = [
+const SERIES: [Series; 11] = [
     (
         "penstock_plugin_calls_total",
         "Calls that ended, well or not.",
@@ -134,6 +141,16 @@ const SERIES: [Series; 9] = [
         |status| status.key_operations as f64,
     ),
     (
+        "penstock_plugin_http_seconds_total",
+        "Time that requests of plugins took.",
+        |status| status.http_s,
+    ),
+    (
+        "penstock_plugin_secrets_revealed_total",
+        "Values of [plugins.secrets] that plugins were shown.",
+        |status| status.secrets_revealed as f64,
+    ),
+    (
         "penstock_plugin_log_lines_dropped_total",
         "Lines that plugins logged too fast.",
         |status| status.lines_dropped as f64,
@@ -153,6 +170,11 @@ fn add(sum: &mut VersionStatus, counted: &VersionStatus) {
     sum.key_operations += counted.key_operations;
     for (reason, count) in &counted.key_errors {
         *sum.key_errors.entry(reason).or_default() += count;
+    }
+    sum.http_s += counted.http_s;
+    sum.secrets_revealed += counted.secrets_revealed;
+    for (outcome, count) in &counted.http_requests {
+        *sum.http_requests.entry(outcome).or_default() += count;
     }
     sum.memory_high = sum.memory_high.max(counted.memory_high);
     for (failure, count) in &counted.failures {

@@ -12,6 +12,7 @@ mod breakers;
 mod follow;
 mod keys;
 mod metrics;
+mod outside;
 mod webhooks;
 
 pub use api::Api;
@@ -23,8 +24,9 @@ use bytes::Bytes;
 use keys::NodeKeys;
 use penstock_core::hooks::breaker::Change;
 use penstock_core::hooks::call::{Call, Digest, Returned, Version, Work};
-use penstock_core::hooks::registry::{Artifact, Binding};
-use penstock_plugin_host::{COPY_AGE_MAX, Host, HostConfig, Keys, Refused};
+use penstock_core::hooks::registry::{Artifact, Binding, Hook};
+use penstock_egress::{Resolve, SystemResolver, Tls};
+use penstock_plugin_host::{COPY_AGE_MAX, Host, HostConfig, Keys, Refused, Services};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -47,6 +49,8 @@ pub struct Plugins {
     host: Host,
     /// The way of guests to their keys.
     keys: Arc<NodeKeys>,
+    /// Their way to the outside.
+    outside: Arc<outside::Outside>,
     /// Whether quick filters may run on the shards.
     inline: bool,
     artifacts: Artifacts,
@@ -83,17 +87,30 @@ impl Plugins {
             threads: THREADS,
         };
         let keys = Arc::new(NodeKeys::default());
-        let host = Host::with_keys(config, Arc::clone(&keys) as Arc<dyn Keys>, COPY_AGE_MAX)?;
+        let authorities = settings.webhooks.authorities.as_deref();
+        let tls = Tls::new(authorities).map_err(|error| Refused::Io(error.to_string()))?;
+        let resolver: Arc<dyn Resolve> = Arc::new(SystemResolver);
+        let outside = outside::Outside::start(
+            settings.plugin_secrets.clone(),
+            tls.clone(),
+            Arc::clone(&resolver),
+        );
+        let outside = Arc::new(outside);
+        let services = Services {
+            keys: Arc::clone(&keys) as Arc<dyn Keys>,
+            copy_age_max: COPY_AGE_MAX,
+            outside: Arc::clone(&outside) as Arc<dyn penstock_plugin_host::Outside>,
+        };
         Ok(Plugins {
-            host,
+            host: Host::with_services(config, services)?,
             keys,
+            outside,
             inline: settings.plugins_inline,
             artifacts: Artifacts::new(folder.join("components"), child(&this, INSPECT_COMMAND)),
             failed: Mutex::default(),
             progress: watch::Sender::default(),
             breakers: breakers::Board::default(),
-            webhooks: webhooks::Desk::start(&settings.webhooks)
-                .map_err(|error| Refused::Io(error.to_string()))?,
+            webhooks: webhooks::Desk::start(settings.webhooks.secrets.clone(), tls, resolver),
         })
     }
 
@@ -139,6 +156,9 @@ impl Plugins {
                 "memory_high_bytes": status.memory_high,
                 "key_operations": status.key_operations,
                 "key_errors": status.key_errors,
+                "http_requests": status.http_requests,
+                "http_seconds": status.http_s,
+                "secrets_revealed": status.secrets_revealed,
                 "log_lines_dropped": status.lines_dropped,
                 "counters": status.counters,
                 "endpoint": self.webhooks.status(&version),
@@ -206,7 +226,15 @@ impl Plugins {
     /// # Errors
     /// Why not, in words for people.
     pub fn check(&self, binding: &Binding) -> Result<(), String> {
-        self.webhooks.check(binding)
+        match binding.hook {
+            Hook::Webhook => self.webhooks.check(binding),
+            Hook::PersistAfter | Hook::Connect => {
+                let grants = serde_json::from_slice(&binding.grants).unwrap_or_default();
+                let checked = self.outside.check(&grants);
+                checked.map_err(|why| format!("grants: {why}"))
+            }
+            Hook::BeforeSend => Ok(()),
+        }
     }
 
     /// Ends the host.

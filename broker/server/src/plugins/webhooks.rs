@@ -9,15 +9,13 @@
 //! - Requests go to no other place than that of the binding's `url`, whatever the plugin renders.
 //! - A delivery ends within the time of its call, and takes no thread while it waits.
 
-use crate::config::Webhooks;
 use crate::metrics::help;
 use penstock_core::hooks::call::{Answer, Call, Failed, HttpRequest, Returned, Version, Window, Work};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::hooks::registry::{Binding, Bound, Hook, Registry};
 use penstock_core::types::ChannelKey;
 use penstock_egress::{
-    Config, Counts, Endpoint, Grants, Leave, Reason, Request, Resolve, Secret, State, SystemResolver, Target,
-    Tls, TlsError,
+    Config, Counts, Endpoint, Grants, Leave, Reason, Request, Resolve, Secret, State, Target, Tls,
 };
 use penstock_plugin_host::Host;
 use serde::Deserialize;
@@ -72,14 +70,18 @@ impl std::fmt::Debug for Desk {
 
 impl Desk {
     /// No endpoints yet. Within a tokio runtime, which delivers.
-    pub(super) fn start(webhooks: &Webhooks) -> Result<Desk, TlsError> {
-        Ok(Desk {
-            secrets: webhooks.secrets.clone(),
-            tls: Tls::new(webhooks.authorities.as_deref())?,
-            resolver: Arc::new(SystemResolver),
+    pub(super) fn start(
+        secrets: BTreeMap<String, Vec<Secret>>,
+        tls: Tls,
+        resolver: Arc<dyn Resolve>,
+    ) -> Desk {
+        Desk {
+            secrets,
+            tls,
+            resolver,
             runtime: Handle::current(),
             places: Mutex::default(),
-        })
+        }
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<Key, Result<Arc<Place>, String>>> {
@@ -115,10 +117,7 @@ impl Desk {
 
     /// Whether a binding's endpoint could be used here.
     pub(super) fn check(&self, binding: &Binding) -> Result<(), String> {
-        match binding.hook {
-            Hook::Webhook => self.endpoint(binding).map(|_| ()),
-            Hook::BeforeSend | Hook::PersistAfter | Hook::Connect => Ok(()),
-        }
+        self.endpoint(binding).map(|_| ())
     }
 
     fn endpoint(&self, binding: &Binding) -> Result<Endpoint, String> {

@@ -10,9 +10,11 @@ mod inline;
 mod keys;
 mod languages;
 mod letters;
+mod outside;
 mod quota;
 mod refused;
 mod rollout;
+mod site;
 mod suspended;
 mod workshop;
 
