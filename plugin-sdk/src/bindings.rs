@@ -2,7 +2,7 @@
 //! parts that it calls or exports, and its world is what they are together. Whole worlds would not do: two of them export the
 //! same interface, and the macros that export it would have the same name.
 
-pub use crate::guest::{admitted, consumed, judged, rendered, started};
+pub use crate::guest::{admitted, answered, consumed, judged, notified, rendered, started};
 
 pub mod offers {
     wit_bindgen::generate!({
@@ -96,6 +96,24 @@ pub mod webhook {
     });
 }
 
+pub mod router {
+    wit_bindgen::generate!({
+        path: "../wit/v1",
+        inline: "
+            package penstock:answer;
+            world answer {
+                export penstock:plugin/route@1.0.0;
+            }
+        ",
+        pub_export_macro: true,
+        export_macro_name: "export_router",
+        default_bindings_module: "penstock_plugin_sdk::bindings::router",
+        with: {
+            "penstock:plugin/types@1.0.0": crate::bindings::offers::penstock::plugin::types,
+        },
+    });
+}
+
 pub mod gate {
     wit_bindgen::generate!({
         path: "../wit/v1",
@@ -108,5 +126,23 @@ pub mod gate {
         pub_export_macro: true,
         export_macro_name: "export_gate",
         default_bindings_module: "penstock_plugin_sdk::bindings::gate",
+    });
+}
+
+pub mod notifier {
+    wit_bindgen::generate!({
+        path: "../wit/v1",
+        inline: "
+            package penstock:notify;
+            world notify {
+                export penstock:plugin/offline@1.0.0;
+            }
+        ",
+        pub_export_macro: true,
+        export_macro_name: "export_notifier",
+        default_bindings_module: "penstock_plugin_sdk::bindings::notifier",
+        with: {
+            "penstock:plugin/types@1.0.0": crate::bindings::offers::penstock::plugin::types,
+        },
     });
 }

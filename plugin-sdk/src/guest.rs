@@ -95,6 +95,52 @@ pub trait Gate: Sized + 'static {
     fn connect(&mut self, request: ConnectRequest) -> Result<Acceptance, Denial>;
 }
 
+/// Takes note of the recipients of a committed message who are offline. Give the type to [`notifier!`](crate::notifier).
+///
+/// ```
+/// use penstock_plugin_sdk::{Failure, Message, Notifier, host};
+///
+/// /// Says in the log whose phone should ring, a few at a time.
+/// struct Bell {
+///     at_once: usize,
+/// }
+///
+/// impl Notifier for Bell {
+///     fn new(config: &str) -> Result<Self, String> {
+///         let at_once = config.trim().parse().map_err(|_| "config: how many at once".to_owned())?;
+///         Ok(Self { at_once })
+///     }
+///
+///     fn offline(&mut self, message: Message<'_>, uids: &[String]) -> Result<usize, Failure> {
+///         // What is left of the page comes again, before the next page.
+///         let now = uids.len().min(self.at_once);
+///         for uid in &uids[..now] {
+///             host::info(&format!("{} for {uid}", message.event_id()));
+///         }
+///         Ok(now)
+///     }
+/// }
+///
+/// penstock_plugin_sdk::notifier!(Bell);
+/// # fn main() {
+/// assert_eq!(Bell::new("2").map(|bell| bell.at_once), Ok(2));
+/// # }
+/// ```
+pub trait Notifier: Sized + 'static {
+    /// Made once for each instance, of the configuration of the binding: JSON text.
+    ///
+    /// # Errors
+    /// When the configuration is wrong; the text is shown to the operator.
+    fn new(config: &str) -> Result<Self, String>;
+
+    /// Takes note of a page of the offline recipients of a message, ascending by uid; a large group has several pages. Messages of a
+    /// channel come in order, and each page at least once. The answer is how many of the leading uids are done.
+    ///
+    /// # Errors
+    /// When nothing of the page was done, and what the broker does about it.
+    fn offline(&mut self, message: Message<'_>, uids: &[String]) -> Result<usize, Failure>;
+}
+
 /// Turns events into requests, which the broker signs and delivers. Give the type to [`webhook!`](crate::webhook).
 ///
 /// ```
@@ -155,6 +201,111 @@ pub trait Webhook: Sized + 'static {
         batch: &Batch<'_>,
         uids: &[String],
     ) -> Result<Vec<HttpRequest>, Failure>;
+}
+
+/// Answers requests over HTTP below `/plugins/NAME`. Give the type to [`router!`](crate::router).
+///
+/// ```
+/// use penstock_plugin_sdk::{HttpRequest, HttpResponse, Router};
+///
+/// /// Greets whoever asks.
+/// struct Greeter {
+///     greeting: String,
+/// }
+///
+/// impl Router for Greeter {
+///     fn new(config: &str) -> Result<Self, String> {
+///         // A real plugin reads JSON with serde_json.
+///         Ok(Self { greeting: config.to_owned() })
+///     }
+///
+///     fn handle(&mut self, request: HttpRequest) -> HttpResponse {
+///         match (request.method.as_str(), request.path()) {
+///             ("GET", "/") => HttpResponse::text(200, self.greeting.clone()),
+///             ("POST", "/echo") => HttpResponse::new(200, request.body).with("content-type", "text/plain"),
+///             _ => HttpResponse::text(404, "GET / or POST /echo"),
+///         }
+///     }
+/// }
+///
+/// penstock_plugin_sdk::router!(Greeter);
+/// # fn main() {
+/// let mut greeter = Greeter::new("hello").unwrap();
+/// let request = |method: &str, url: &str| HttpRequest {
+///     method: method.to_owned(),
+///     url: url.to_owned(),
+///     headers: Vec::new(),
+///     body: b"again".to_vec(),
+/// };
+/// assert_eq!(greeter.handle(request("GET", "/?from=doc")).body, b"hello");
+/// assert_eq!(greeter.handle(request("POST", "/echo")).body, b"again");
+/// assert_eq!(greeter.handle(request("GET", "/other")).status, 404);
+/// # }
+/// ```
+pub trait Router: Sized + 'static {
+    /// Made once for each instance, of the configuration of the binding: JSON text.
+    ///
+    /// # Errors
+    /// When the configuration is wrong; the text is shown to the operator.
+    fn new(config: &str) -> Result<Self, String>;
+
+    /// The answer to a request, whose url is the path below the plugin's own with its query. Whoever asked waits for it.
+    fn handle(&mut self, request: HttpRequest) -> HttpResponse;
+}
+
+impl HttpRequest {
+    /// The path, without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.url.split_once('?').map_or(&self.url, |(path, _)| path)
+    }
+
+    /// The query, without its `?`; empty when there is none.
+    #[must_use]
+    pub fn query(&self) -> &str {
+        self.url.split_once('?').map_or("", |(_, query)| query)
+    }
+
+    /// The first value of a header, whose name is in any letters.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut named = self
+            .headers
+            .iter()
+            .filter(|header| header.name.eq_ignore_ascii_case(name));
+        named.next().map(|header| header.value.as_str())
+    }
+}
+
+impl HttpResponse {
+    /// An answer of this status and body.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> HttpResponse {
+        HttpResponse {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    /// An answer of plain text.
+    pub fn text(status: u16, text: impl Into<String>) -> HttpResponse {
+        HttpResponse::new(status, text.into()).with("content-type", "text/plain; charset=utf-8")
+    }
+
+    /// An answer of JSON, given as its text.
+    pub fn json(status: u16, json: impl Into<String>) -> HttpResponse {
+        HttpResponse::new(status, json.into()).with("content-type", "application/json")
+    }
+
+    /// The same with a header more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> HttpResponse {
+        self.headers.push(Header {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        });
+        self
+    }
 }
 
 impl Done {
@@ -262,12 +413,34 @@ pub fn consumed(consumer: &mut impl Consumer, arena: &[u8], index: &[u32]) -> Re
     consumer.persist_after(&batch)
 }
 
+/// Answers a call of `offline`.
+///
+/// # Errors
+/// What the plugin says.
+///
+/// # Panics
+/// When the frame is not that of one message.
+pub fn notified(
+    notifier: &mut impl Notifier,
+    (arena, index): (&[u8], &[u32]),
+    uids: &[String],
+) -> Result<u32, Failure> {
+    let batch = Batch::parse(arena, index).unwrap_or_else(|error| panic!("{error}"));
+    let message = batch.messages().next().expect("a page is of one message");
+    notifier.offline(message, uids).map(place)
+}
+
 /// Answers a call of `connect`.
 ///
 /// # Errors
 /// The plugin's refusal.
 pub fn admitted(gate: &mut impl Gate, request: ConnectRequest) -> Result<Acceptance, Denial> {
     gate.connect(request)
+}
+
+/// Answers a call of `route`.
+pub fn answered(router: &mut impl Router, request: HttpRequest) -> HttpResponse {
+    router.handle(request)
 }
 
 /// Answers a call of `webhook`.

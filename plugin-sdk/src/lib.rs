@@ -11,7 +11,7 @@ mod verdict;
 pub use frame::{Attributes, Batch, FrameError, Message};
 pub use guest::{
     Acceptance, ConnectRequest, Consumer, Denial, Done, Event, Failure, FailureKind, Filter, Gate, Header,
-    HttpRequest, HttpResponse, KvChange, KvOperation, KvValue, Webhook,
+    HttpRequest, HttpResponse, KvChange, KvOperation, KvValue, Notifier, Router, Webhook,
 };
 pub use verdict::{Rewrite, Verdict, Verdicts};
 

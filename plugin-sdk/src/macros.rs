@@ -73,6 +73,15 @@ macro_rules! hook {
 
         $crate::bindings::consumer::export_consumer!(Component with_types_in $crate::bindings::consumer);
     };
+    (notifier) => {
+        impl $crate::bindings::notifier::exports::penstock::plugin::offline::Guest for Component {
+            fn handle(arena: Vec<u8>, index: Vec<u32>, uids: Vec<String>) -> Result<u32, $crate::Failure> {
+                with(|plugin| $crate::bindings::notified(plugin, (&arena, &index), &uids))
+            }
+        }
+
+        $crate::bindings::notifier::export_notifier!(Component with_types_in $crate::bindings::notifier);
+    };
     (gate) => {
         impl $crate::bindings::gate::exports::penstock::plugin::session::Guest for Component {
             fn connect(request: $crate::ConnectRequest) -> Result<$crate::Acceptance, $crate::Denial> {
@@ -81,6 +90,15 @@ macro_rules! hook {
         }
 
         $crate::bindings::gate::export_gate!(Component with_types_in $crate::bindings::gate);
+    };
+    (router) => {
+        impl $crate::bindings::router::exports::penstock::plugin::route::Guest for Component {
+            fn handle(request: $crate::HttpRequest) -> $crate::HttpResponse {
+                with(|plugin| $crate::bindings::answered(plugin, request))
+            }
+        }
+
+        $crate::bindings::router::export_router!(Component with_types_in $crate::bindings::router);
     };
     (webhook) => {
         impl $crate::bindings::webhook::exports::penstock::plugin::webhook::Guest for Component {
@@ -116,6 +134,15 @@ macro_rules! consumer {
     };
 }
 
+/// Makes a component of a [`Notifier`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it only
+/// checks that the type is a notifier.
+#[macro_export]
+macro_rules! notifier {
+    ($plugin:ty) => {
+        $crate::component!($plugin, Notifier notifier);
+    };
+}
+
 /// Makes a component of a [`Gate`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it
 /// only checks that the type is a gate.
 #[macro_export]
@@ -131,6 +158,24 @@ macro_rules! gate {
 macro_rules! webhook {
     ($plugin:ty) => {
         $crate::component!($plugin, Webhook webhook);
+    };
+}
+
+/// Makes a component of a [`Router`], with the `plugin.toml` beside the plugin's `Cargo.toml`. Outside of WebAssembly it only
+/// checks that the type is a router.
+#[macro_export]
+macro_rules! router {
+    ($plugin:ty) => {
+        $crate::component!($plugin, Router router);
+    };
+}
+
+/// Makes a component of a type that is a [`Consumer`] and a [`Router`], which two bindings run: each has instances of its own, and what
+/// one of them learns reaches the other through the keys of the plugin.
+#[macro_export]
+macro_rules! consumer_and_router {
+    ($plugin:ty) => {
+        $crate::component!($plugin, Consumer consumer, Router router);
     };
 }
 

@@ -1,8 +1,9 @@
 //! What the HTTP API asks of the core, and what it gets back. Free of HTTP: routes and JSON live in `net::http`.
 
 use crate::client::Secret;
+use crate::hooks::call::{HttpRequest, HttpResponse};
 use crate::message::{Committed, MessageFlags, Outcome};
-use crate::plugins::{Change, DeadLetter, KeyOperation, KeyOutcome, KeyRefused, LetterName, Registry};
+use crate::plugins::{self, Change, DeadLetter, KeyOperation, KeyOutcome, KeyRefused, LetterName, Registry};
 use crate::types::{ChannelKey, ChannelKind, DeviceFlag, DeviceLevel, Seq, SlotId, Uid};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -160,6 +161,8 @@ pub enum Ask {
     DeadLetters(LettersAsk),
     /// Something about keys of a plugin.
     Keys(KeysAsk),
+    /// Something about requests that plugins answer.
+    Route(RouteAsk),
     /// Is this node able to serve: groups have leaders, store is healthy.
     Ready,
 }
@@ -234,6 +237,25 @@ pub enum KeysAsk {
         after: Option<KeyPlace>,
         /// Most keys, 1..=1,000.
         limit: u32,
+    },
+}
+
+/// What is asked about requests over HTTP that a plugin answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteAsk {
+    /// Whether a plugin answers requests without the API key. What does not, and what is not there, needs the key.
+    Public {
+        /// The plugin.
+        plugin: Arc<str>,
+    },
+    /// The answer to a request.
+    Answer {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// The request, without what guests must not see.
+        request: Box<HttpRequest>,
+        /// Whether it came with the API key.
+        with_key: bool,
     },
 }
 
@@ -329,6 +351,8 @@ pub enum Answer {
         /// Where the list goes on; none at its end.
         next: Option<KeyPlace>,
     },
+    /// What a plugin answers to a request.
+    Response(HttpResponse),
     /// Messages were handed out once more.
     Replayed {
         /// The last of them.
@@ -368,6 +392,10 @@ pub enum Failure {
     Conflict(String),
     /// Keys of a plugin do not allow it.
     Keys(KeyRefused),
+    /// The API key is needed.
+    KeyNeeded,
+    /// A plugin gave no answer.
+    Plugin(plugins::Failure),
     /// Queues are full: retry later.
     Busy,
     /// No leader or route now: retry later.

@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod append;
+mod audience;
 pub mod channel;
 pub mod client;
 pub mod codec;

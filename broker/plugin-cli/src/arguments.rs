@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub const USAGE: &str = "\
 penstock plugin: write a plugin, try it, and bring it to a broker. Run it within the plugin's folder.
 
-  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after|webhook|connect]
+  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after|webhook|connect|offline|route]
       Makes the folder NAME with a plugin that works, fixtures for it, and a README. Other hooks than before-send are for Rust.
   penstock plugin build
       Builds NAME.wasm and says what it is.

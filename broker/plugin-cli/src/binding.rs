@@ -21,6 +21,9 @@ const ATTEMPTS_MAX: u32 = 10;
 const WEBHOOK_DEADLINE: Duration = Duration::from_secs(15);
 const WEBHOOK_ATTEMPTS_MAX: u32 = 0;
 
+/// The same for requests over HTTP.
+const ROUTE_DEADLINE: Duration = Duration::from_secs(5);
+
 /// A binding.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Binding {
@@ -90,10 +93,10 @@ impl Binding {
     /// Whether a binding that the broker shows is this one. What is not said here is what it is unless it is said; a field that
     /// neither this command nor the file knows is not compared.
     pub(crate) fn is(&self, shown: &Value) -> bool {
-        let (deadline, attempts_max) = if self.hook() == Some("webhook") {
-            (WEBHOOK_DEADLINE, WEBHOOK_ATTEMPTS_MAX)
-        } else {
-            (DEADLINE, ATTEMPTS_MAX)
+        let (deadline, attempts_max) = match self.hook() {
+            Some("webhook") => (WEBHOOK_DEADLINE, WEBHOOK_ATTEMPTS_MAX),
+            Some("route") => (ROUTE_DEADLINE, ATTEMPTS_MAX),
+            _ => (DEADLINE, ATTEMPTS_MAX),
         };
         let usual = [
             ("attempts_max", json!(attempts_max)),

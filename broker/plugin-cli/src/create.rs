@@ -19,7 +19,14 @@ const VENDORED_CONTRACT: &str = "vendor/wit/v1";
 const VENDORED_SDK: &str = "vendor/penstock-plugin-sdk";
 
 /// Hooks that templates answer: the first unless it is said, which every language has.
-const HOOKS: [&str; 4] = [FIRST_HOOK, "persist-after", "webhook", "connect"];
+const HOOKS: [&str; 6] = [
+    FIRST_HOOK,
+    "persist-after",
+    "webhook",
+    "connect",
+    "offline",
+    "route",
+];
 const FIRST_HOOK: &str = "before-send";
 /// The folder of fixtures, which belong to one hook.
 const FIXTURES: &str = "fixtures/";
@@ -287,6 +294,8 @@ mod tests {
             ["fixtures/lines.json", "fixtures/no-url.json"]
         );
         assert_eq!(fixtures(&paths("connect")?), ["fixtures/banned.json"]);
+        assert_eq!(fixtures(&paths("route")?), ["fixtures/votes.json"]);
+        assert_eq!(fixtures(&paths("offline")?), ["fixtures/absent.json"]);
         assert!(!fixtures(&filter).contains(&"fixtures/tags.json".to_owned()));
         Ok(())
     }

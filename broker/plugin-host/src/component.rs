@@ -48,16 +48,22 @@ pub enum Hook {
     Webhook,
     /// `session`.
     Connect,
+    /// `route`.
+    Route,
+    /// `offline`.
+    Offline,
 }
 
 impl Hook {
     /// The hooks that this broker calls.
-    pub const ALL: [Hook; 5] = [
+    pub const ALL: [Hook; 6] = [
         Hook::BeforeSend,
         Hook::BeforeSendTyped,
         Hook::PersistAfter,
         Hook::Webhook,
         Hook::Connect,
+        Hook::Route,
+        Hook::Offline,
     ];
 
     /// The interface that the component exports.
@@ -69,6 +75,8 @@ impl Hook {
             Hook::PersistAfter => "persist-after",
             Hook::Webhook => "webhook",
             Hook::Connect => "session",
+            Hook::Route => "route",
+            Hook::Offline => "offline",
         }
     }
 
@@ -80,6 +88,8 @@ impl Hook {
             Hook::PersistAfter => "persist-after",
             Hook::Webhook => "webhook",
             Hook::Connect => "connect",
+            Hook::Route => "route",
+            Hook::Offline => "offline",
         }
     }
 }

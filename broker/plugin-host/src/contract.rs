@@ -8,8 +8,11 @@ pub(crate) type SharedFrame = (Arc<Vec<u8>>, Arc<Vec<u32>>);
 pub(crate) type FlatFunction = TypedFunc<SharedFrame, ((Vec<u8>, Vec<u32>),)>;
 pub(crate) type TypedFunction = TypedFunc<(Vec<Outgoing>,), (Vec<TypedVerdict>,)>;
 pub(crate) type PersistFunction = TypedFunc<SharedFrame, (Result<Done, GuestFailure>,)>;
+pub(crate) type OfflineFunction =
+    TypedFunc<(Arc<Vec<u8>>, Arc<Vec<u32>>, Vec<String>), (Result<u32, GuestFailure>,)>;
 pub(crate) type RenderFunction =
     TypedFunc<(Event, Arc<Vec<u8>>, Arc<Vec<u32>>, Vec<String>), (Result<Vec<GuestRequest>, GuestFailure>,)>;
+pub(crate) type RouteFunction = TypedFunc<(GuestRequest,), (GuestResponse,)>;
 pub(crate) type InitFunction = TypedFunc<(String,), (Result<(), String>,)>;
 
 /// A message of `before-send-typed`.
@@ -105,14 +108,14 @@ pub(crate) enum Event {
     UserOnlineStatus,
 }
 
-#[derive(ComponentType, Lift, Lower)]
+#[derive(Clone, ComponentType, Lift, Lower)]
 #[component(record)]
 pub(crate) struct GuestHeader {
     pub(crate) name: String,
     pub(crate) value: String,
 }
 
-#[derive(ComponentType, Lift)]
+#[derive(Clone, ComponentType, Lift, Lower)]
 #[component(record)]
 pub(crate) struct GuestRequest {
     pub(crate) method: String,
@@ -121,7 +124,7 @@ pub(crate) struct GuestRequest {
     pub(crate) body: Vec<u8>,
 }
 
-#[derive(ComponentType, Lower)]
+#[derive(ComponentType, Lift, Lower)]
 #[component(record)]
 pub(crate) struct GuestResponse {
     pub(crate) status: u16,

@@ -5,7 +5,8 @@ mod hooks;
 use crate::chance::jittered;
 use crate::component::{HTTP, Hook, Inspected, KV, never_waits};
 use crate::contract::{
-    FlatFunction, InitFunction, PersistFunction, RenderFunction, SharedFrame, TypedFunction,
+    FlatFunction, InitFunction, OfflineFunction, PersistFunction, RenderFunction, RouteFunction, SharedFrame,
+    TypedFunction,
 };
 use crate::engine::{Ticker, ticks};
 use crate::frame::Frame;
@@ -67,6 +68,8 @@ struct Exports {
     persist: Option<ComponentExportIndex>,
     render: Option<ComponentExportIndex>,
     connect: Option<ComponentExportIndex>,
+    route: Option<ComponentExportIndex>,
+    offline: Option<ComponentExportIndex>,
 }
 
 impl Prepared {
@@ -98,6 +101,8 @@ impl Prepared {
                 persist: function(component, Hook::PersistAfter.interface(), "handle"),
                 render: function(component, Hook::Webhook.interface(), "render"),
                 connect: function(component, Hook::Connect.interface(), "connect"),
+                route: function(component, Hook::Route.interface(), "handle"),
+                offline: function(component, Hook::Offline.interface(), "handle"),
             },
             limits: inspected.manifest.limits(),
             per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
@@ -144,6 +149,8 @@ pub(crate) struct Guest {
     persist: Option<PersistFunction>,
     render: Option<RenderFunction>,
     connect: Option<ConnectFunction>,
+    route: Option<RouteFunction>,
+    offline: Option<OfflineFunction>,
     /// Room of the last frame.
     room: SharedFrame,
     calls_left: u32,
@@ -200,6 +207,18 @@ impl Guest {
             exports.connect.as_ref(),
             Hook::Connect.interface(),
         )?;
+        let route = typed_function(
+            &mut store,
+            &instance,
+            exports.route.as_ref(),
+            Hook::Route.interface(),
+        )?;
+        let offline = typed_function(
+            &mut store,
+            &instance,
+            exports.offline.as_ref(),
+            Hook::Offline.interface(),
+        )?;
         let init: Option<InitFunction> =
             typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
         if let Some(init) = init {
@@ -219,6 +238,8 @@ impl Guest {
             persist,
             render,
             connect,
+            route,
+            offline,
             room: SharedFrame::default(),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
@@ -249,6 +270,7 @@ impl Guest {
             };
         let returned = ticker.during(|| match &call.work {
             Work::Connect { request, wall_ms } => self.connect(request, *wall_ms),
+            Work::Route { request, wall_ms } => self.route(request, *wall_ms),
             Work::BeforeSend { drafts, wall_ms } => {
                 let channel = call.of_channel()?;
                 self.before_send(channel, drafts, *wall_ms)
@@ -257,6 +279,11 @@ impl Guest {
                 incarnation,
                 messages,
             } => self.persist_after(call.of_channel()?, *incarnation, messages),
+            Work::Offline {
+                incarnation,
+                message,
+                uids,
+            } => self.take_note(call.of_channel()?, *incarnation, (message, uids)),
             Work::Webhook { window, messages } => {
                 self.render(call.of_channel()?, window.incarnation, messages)
             }

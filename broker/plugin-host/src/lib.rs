@@ -31,6 +31,7 @@ mod packages;
 mod patience;
 mod refused;
 mod requests;
+mod routes;
 mod session;
 mod status;
 #[cfg(test)]

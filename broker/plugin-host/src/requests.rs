@@ -7,7 +7,7 @@ use penstock_core::hooks::call::HttpRequest;
 
 /// Requests of one answer.
 const REQUESTS_MAX: usize = 16;
-/// Headers of one request, and bytes of all of them together.
+/// Headers of one request or answer, and bytes of all of them together.
 const HEADERS_MAX: usize = 32;
 const HEADERS_BYTES_MAX: usize = 8 << 10;
 /// Longest URL, bytes.
@@ -55,10 +55,9 @@ fn one(request: GuestRequest) -> Result<HttpRequest, String> {
             request.url.len()
         ));
     }
-    let headers = headers(request.headers)?;
-    if let Some((name, _)) = headers.iter().find(|(name, _)| name.starts_with(SIGNED_PREFIX)) {
-        return Err(format!("header `{name}`: the broker sets it"));
-    }
+    let headers = headers(request.headers, |name| {
+        OWN.contains(&name) || name.starts_with(SIGNED_PREFIX)
+    })?;
     Ok(HttpRequest {
         method: request.method,
         url: request.url,
@@ -86,7 +85,8 @@ pub(crate) fn question(request: GuestRequest) -> Result<HttpRequest, Unanswered>
             "the method is none: it is in capitals",
         ));
     }
-    let headers = headers(request.headers).map_err(|why| Unanswered::new(HttpError::Failed, why))?;
+    let headers = headers(request.headers, |name| OWN.contains(&name))
+        .map_err(|why| Unanswered::new(HttpError::Failed, why))?;
     Ok(HttpRequest {
         method: request.method,
         url: request.url,
@@ -95,9 +95,12 @@ pub(crate) fn question(request: GuestRequest) -> Result<HttpRequest, Unanswered>
     })
 }
 
-/// Headers, names in small letters, if they are some and the transport does not set them.
-fn headers(headers: Vec<GuestHeader>) -> Result<Vec<(String, String)>, String> {
-    let headers: Vec<(String, String)> = headers
+/// The headers of a guest with names in small letters, if they are whole, within bounds, and none of those that the broker sets.
+pub(crate) fn headers(
+    found: Vec<GuestHeader>,
+    is_own: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, String)>, String> {
+    let headers: Vec<(String, String)> = found
         .into_iter()
         .map(|header| (header.name.to_ascii_lowercase(), header.value))
         .collect();
@@ -109,7 +112,7 @@ fn headers(headers: Vec<GuestHeader>) -> Result<Vec<(String, String)>, String> {
         ));
     }
     for (name, value) in &headers {
-        if OWN.contains(&name.as_str()) {
+        if is_own(name) {
             return Err(format!("header `{name}`: the broker sets it"));
         }
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -124,7 +127,6 @@ fn headers(headers: Vec<GuestHeader>) -> Result<Vec<(String, String)>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::GuestHeader;
 
     fn request(method: &str, headers: &[(&str, &str)]) -> GuestRequest {
         let header = |(name, value): &(&str, &str)| GuestHeader {

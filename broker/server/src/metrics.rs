@@ -66,7 +66,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 13] {
+fn happened(counted: &Counted) -> [Series; 15] {
     let counters = &counted.counters;
     [
         (
@@ -123,6 +123,16 @@ fn happened(counted: &Counted) -> [Series; 13] {
             "penstock_dead_letters_total",
             "Messages given up for a consumer.",
             counters.dead_letters,
+        ),
+        (
+            "penstock_offline_uids_total",
+            "Offline recipients that plugins have taken note of.",
+            counters.offline_uids,
+        ),
+        (
+            "penstock_offline_presence_retries_total",
+            "Times that presence was asked for again for offline recipients, because it was not known.",
+            counters.presence_retries,
         ),
         (
             "penstock_channels_resumed_total",

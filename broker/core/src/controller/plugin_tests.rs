@@ -1,6 +1,7 @@
 //! Rollouts and bindings: compare-and-set, order of steps, bounds.
 
 mod disabled;
+mod routes;
 
 use super::*;
 use crate::plugins::{
@@ -195,6 +196,8 @@ pub(super) fn binding(id: &str) -> Binding {
         exact: false,
         patience: Duration::from_secs(60),
         inline: true,
+        public: false,
+        events: crate::plugins::Events::default(),
     }
 }
 

@@ -293,6 +293,12 @@ impl Desk<'_, '_> {
             if self.sums.bindings as usize >= BINDINGS_MAX {
                 return Err(Why::TooManyBindings.into());
             }
+            if wanted.hook == Hook::Route as u32 {
+                if !plugin.route_binding.is_empty() {
+                    return Err(Why::RouteBound.into());
+                }
+                plugin.route_binding.clone_from(&wanted.id);
+            }
             self.sums.bindings += 1;
             plugin.bindings += 1;
             self.put(rows::plugin(&plugin.name), encode(&plugin))?;
@@ -349,6 +355,9 @@ impl Desk<'_, '_> {
         let mut plugin =
             read::<v1::Plugin>(self.rows, &rows::plugin(&present.plugin))?.ok_or(Why::NoPlugin)?;
         plugin.bindings = plugin.bindings.saturating_sub(1);
+        if plugin.route_binding == remove.id {
+            plugin.route_binding.clear();
+        }
         self.put(rows::plugin(&plugin.name), encode(&plugin))?;
         self.delete(key)
     }

@@ -6,9 +6,9 @@ use super::view::node_id;
 use crate::codec::{Corrupt, decode, encode_command};
 use crate::plugins::{
     Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, Consequence, DEADLINE, Digest, Disabled, DisabledBy,
-    FACTS_BYTES_MAX, FAILURES, Failure, Hook, NAME_BYTES_MAX, OnError, PATIENCE, Pattern, PlacedReport,
-    PlacedTrip, Plugin, Policy, Proposal, Quarantine, Registry, Report, ReportState, Rollout, Selector,
-    StartAt, Trip,
+    Events, FACTS_BYTES_MAX, FAILURES, Failure, Hook, NAME_BYTES_MAX, OnError, PATIENCE, Pattern,
+    PlacedReport, PlacedTrip, Plugin, Policy, Proposal, Quarantine, ROUTE_DEADLINE_MAX, Registry, Report,
+    ReportState, Rollout, Selector, StartAt, Trip,
 };
 use crate::types::{NodeId, Uid};
 use bytes::Bytes;
@@ -219,6 +219,8 @@ fn stored_binding(binding: &Binding) -> v1::Binding {
         off_shard: !binding.inline,
         patience_s: u32::try_from(binding.patience.as_secs()).unwrap_or(u32::MAX),
         disabled: None,
+        public: binding.public,
+        events: binding.events.number(),
     }
 }
 
@@ -244,11 +246,18 @@ pub(super) fn check_binding(binding: &v1::Binding) -> Result<(), Refused> {
     let read = read_binding(binding)?;
     let whole = read.selector.is_bounded()
         && !(read.hook == Hook::Connect && read.selector.names_channels())
+        && (read.hook == Hook::Route || !read.public)
+        && (read.hook != Hook::Route || is_route(&read))
         && DEADLINE.contains(&read.deadline)
         && (read.hook != Hook::Webhook || PATIENCE.contains(&read.patience))
         && read.config.len() + read.grants.len() <= CONFIG_BYTES_MAX
         && binding.on_error.len() <= FAILURES.len();
     if whole { Ok(()) } else { Err(MALFORMED) }
+}
+
+/// Whoever asks over HTTP is in no channel, is no user, and does not wait for long.
+fn is_route(binding: &Binding) -> bool {
+    binding.selector == Selector::default() && binding.deadline <= ROUTE_DEADLINE_MAX
 }
 
 fn read_artifact(stored: &v1::PluginArtifact) -> Result<Artifact, Corrupt> {
@@ -369,6 +378,8 @@ fn read_binding(stored: &v1::Binding) -> Result<Binding, Corrupt> {
         exact: stored.exact,
         inline: !stored.off_shard,
         patience: Duration::from_secs(u64::from(stored.patience_s)),
+        public: stored.public,
+        events: Events::of(stored.events),
     })
 }
 

@@ -1,10 +1,10 @@
 //! The delivery of one channel: what is due, and the one run in progress.
 
-use super::members::Audience;
 use super::memory::{Context, Kind, Memory};
 use super::owed::{Owed, OwedWord};
 use super::run::Run;
 use super::{Counters, Fault, Input, Output, Settings};
+use crate::audience::Audience;
 use crate::ensure;
 use crate::message::Committed;
 use crate::types::{ChannelKey, Incarnation, LeaderEpoch, Now, Reason, Seq, Token};

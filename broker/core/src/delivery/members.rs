@@ -1,11 +1,8 @@
-//! Who receives the messages of a channel (PC-2), and under which name each receiver sees it.
+//! Sessions that receive the messages of a channel because they subscribed (PC-6).
 
-use crate::message::Committed;
-use crate::types::{ChannelKey, ChannelKind, ConnectionId, NodeId, ProcessBoot, Route, Seq, Uid};
-use penstock_wire::channel_id::{agent_sides, command_source, is_command, person_members, person_peer};
+use crate::types::{ConnectionId, NodeId, ProcessBoot, Route};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Names one session for ever.
@@ -13,67 +10,6 @@ pub(super) type RouteKey = (NodeId, ProcessBoot, ConnectionId, u64);
 
 pub(super) fn key_of(route: &Route) -> RouteKey {
     (route.node, route.boot, route.connection, route.owner_seq)
-}
-
-/// What the id and kind of a channel say about its receivers.
-#[derive(Debug)]
-pub(super) struct Audience {
-    /// The channel itself, or the one that a command channel belongs to.
-    pub(super) source: ChannelKey,
-    /// Receivers that the id names.
-    pub(super) derived: Vec<Uid>,
-    /// Whether there are receivers beyond those.
-    pub(super) listed: bool,
-    /// Positions of a command channel have nothing to do with `join_seq`, which counts in its source.
-    command: bool,
-}
-
-impl Audience {
-    pub(super) fn of(channel: &ChannelKey) -> Audience {
-        let command = is_command(&channel.id);
-        let id = command_source(&channel.id);
-        let both = |sides: Option<(&str, &str)>| -> Vec<Uid> {
-            let (left, right) = sides.unzip();
-            let mut uids: Vec<Uid> = left.into_iter().chain(right).map(Uid::new).collect();
-            uids.dedup();
-            uids
-        };
-        let derived = match channel.kind {
-            ChannelKind::PERSON => both(person_members(id).ok()),
-            ChannelKind::AGENT => both(agent_sides(id).ok()),
-            ChannelKind::VISITORS => vec![Uid::new(id)],
-            _ => Vec::new(),
-        };
-        Audience {
-            source: ChannelKey::new(id, channel.kind),
-            derived,
-            listed: ![ChannelKind::PERSON, ChannelKind::AGENT].contains(&channel.kind),
-            command,
-        }
-    }
-
-    /// The channel id as this user sees it: the peer in a person channel, never the command suffix.
-    pub(super) fn seen_by(&self, uid: &Uid) -> Arc<str> {
-        if self.source.kind == ChannelKind::PERSON
-            && let Some(peer) = person_peer(&self.source.id, uid.as_str())
-        {
-            return Arc::from(peer);
-        }
-        Arc::clone(&self.source.id)
-    }
-
-    /// Position of the first message that a member who joined at `join_seq` receives; none when it receives nothing.
-    pub(super) fn first_for(&self, join_seq: Seq, messages: &[Arc<Committed>]) -> Option<u16> {
-        let first = if self.command {
-            0
-        } else {
-            messages.partition_point(|known| {
-                let seq = known.message.seq;
-                seq > Seq(0) && seq < join_seq
-            })
-        };
-        u16::try_from(first).ok().filter(|_| first < messages.len())
-    }
 }
 
 /// One ephemeral subscription.

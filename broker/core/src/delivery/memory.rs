@@ -1,8 +1,9 @@
 //! What the runs of a channel share: tokens, caches, who failed, and how long anything is tried.
 
-use super::members::{Audience, Subscribers};
+use super::members::Subscribers;
 use super::owed::Owed;
 use super::{Counters, Output, Settings};
+use crate::audience::Audience;
 use crate::types::{NodeId, Now, Seq, SlotId, Token, Uid};
 use std::collections::BTreeSet;
 use std::sync::Arc;

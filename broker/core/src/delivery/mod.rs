@@ -35,6 +35,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+pub use crate::audience::{MembersPage, Presence};
 pub use channel::Channel;
 pub use faults::{Fault, Faults};
 pub use owed::OwedWord;
@@ -187,24 +188,6 @@ pub enum Output {
     },
 }
 
-/// A page of members.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MembersPage {
-    /// The revision that was asked with is current.
-    Unchanged,
-    /// Members.
-    Page {
-        /// Member revision of the channel when the page was read.
-        revision: u64,
-        /// (uid, join_seq), ascending by uid.
-        members: Vec<(Uid, Seq)>,
-        /// Whether there are members after the last one.
-        more: bool,
-    },
-    /// Nothing could be read now: asked again.
-    Failed,
-}
-
 /// Messages for sessions of one node. The messages are shared by the targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Push {
@@ -255,22 +238,6 @@ pub enum Pushed {
     NotYet,
     /// The session's window is full: pushed again very soon. The session ends itself when it stays full.
     Full,
-}
-
-/// What is known of the users of one slot.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Presence {
-    /// Live routes; when not `complete`, users may have more than these (PR-4).
-    Known {
-        /// Users that have routes.
-        users: Vec<(Uid, Vec<Route>)>,
-        /// Whether every node has announced its sessions.
-        complete: bool,
-        /// Sessions on nodes that are silent now: they are not waited for, but owed.
-        doubtful: Vec<Route>,
-    },
-    /// Nothing is known.
-    Unknown,
 }
 
 /// What was not delivered and why it was not waited for, since the machine was made.

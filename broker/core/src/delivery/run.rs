@@ -2,10 +2,11 @@
 
 mod waits;
 
-use super::members::{Audience, RouteKey, key_of};
+use super::members::{RouteKey, key_of};
 use super::memory::{Context, Effort, Kind, MemberList};
 use super::targets::{Messages, by_node};
 use super::{MembersPage, Output, Presence, Pushed, Target};
+use crate::audience::Audience;
 use crate::message::Committed;
 use crate::types::{NodeId, Route, Seq, SlotId, Token, Uid};
 use std::collections::{BTreeMap, BTreeSet};

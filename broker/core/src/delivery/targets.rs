@@ -1,7 +1,7 @@
 //! From routes to pushes: who gets which messages of a run, by owner node.
 
-use super::members::Audience;
 use super::{Push, Target};
+use crate::audience::Audience;
 use crate::message::Committed;
 use crate::types::{ConnectionId, NodeId, Route};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::pipeline::{Failure, Verdict};
 use crate::entrance::{Decision, Request};
 use crate::message::{Draft, Message};
-use crate::types::{ChannelKey, Incarnation, Seq};
+use crate::types::{ChannelKey, Incarnation, Seq, Uid};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Version {
 pub struct Call {
     /// What runs.
     pub version: Version,
-    /// The channel of the work; none when somebody connects.
+    /// The channel of the work; none when somebody connects or asks over HTTP.
     pub channel: Option<ChannelKey>,
     /// An answer later than this is not waited for; the guest is stopped by then.
     pub within: Duration,
@@ -77,10 +77,26 @@ pub enum Work {
         /// The messages.
         messages: Vec<Message>,
     },
+    /// Take note of recipients of a committed message who are offline.
+    Offline {
+        /// Which creation of the channel.
+        incarnation: Incarnation,
+        /// The message.
+        message: Box<Message>,
+        /// A page of them, at least one, ascending.
+        uids: Vec<Uid>,
+    },
     /// Say who may connect.
     Connect {
         /// Who wants to.
         request: Box<Request>,
+        /// Wall clock, ms since 1970: what the guest reads as the time.
+        wall_ms: u64,
+    },
+    /// Answer a request over HTTP.
+    Route {
+        /// The request. Its url is the path below the plugin's own, with its query.
+        request: Box<HttpRequest>,
         /// Wall clock, ms since 1970: what the guest reads as the time.
         wall_ms: u64,
     },
@@ -112,27 +128,41 @@ pub struct Window {
 pub enum Answer {
     /// One verdict for each draft of [`Work::BeforeSend`].
     Verdicts(Vec<Verdict>),
-    /// The leading messages of [`Work::PersistAfter`] that are done; 0 is a retry. All messages of [`Work::Webhook`].
+    /// The leading messages of [`Work::PersistAfter`], or uids of [`Work::Offline`], that are done; 0 is a retry. All messages of
+    /// [`Work::Webhook`].
     Done {
-        /// How many, at most all.
+        /// How many messages or uids, at most all.
         messages: u32,
         /// Changes of the binding's keys that these messages cause.
         changes: Vec<KvChange>,
     },
     /// What becomes of [`Work::Connect`].
     Decision(Decision),
+    /// The answer to the request of [`Work::Route`].
+    Response(HttpResponse),
     /// The requests of [`Work::Webhook`], to be delivered in order. They go to who delivers them, which answers
     /// [`Answer::Done`] in their place.
     Requests(Vec<HttpRequest>),
 }
 
-/// A request over HTTP that a plugin wants made.
+/// A request over HTTP, made by a plugin or to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
     /// GET, POST and so on.
     pub method: String,
     /// Where to.
     pub url: String,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// An answer over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpResponse {
+    /// Status, 200 to 599.
+    pub status: u16,
     /// Names and values.
     pub headers: Vec<(String, String)>,
     /// The body.

@@ -55,5 +55,7 @@ faults! {
     undelivered_counts_as_done "PC-1: the cursor of a webhook passes messages that its endpoint did not take."
     early_connects_pass "Who connects before the registry is known is asked no gate."
     failed_gate_lets_pass "A gate that fails lets pass whom its policy is to refuse."
+    unknown_presence_is_offline "PR-4: who may have a session that is not known of is taken for offline."
+    pages_skipped "PC-1: a message counts as done for the hook offline after the first page of its members."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

@@ -51,6 +51,8 @@ fn binding(id: &str, priority: i32, policy: Policy) -> Binding {
         exact: false,
         patience: Duration::ZERO,
         inline: false,
+        public: false,
+        events: crate::plugins::Events::default(),
     }
 }
 

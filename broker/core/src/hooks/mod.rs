@@ -2,7 +2,8 @@
 //!
 //! # Owns
 //! [`pipeline::Pipeline`]: batches on their way through the before-send stages of a shard. [`gates::Gates`]: connections on their way
-//! through its gates. [`cursors::Cursors`]: how far each post-commit consumer of a channel has come, and the run of records that it works on. [`breaker::Breakers`]: which versions are left alone for
+//! through its gates. [`cursors::Cursors`]: how far each post-commit consumer of a channel has come, and the run of records that it works on. [`offline::Offline`]: the recipients of a message
+//! who are offline. [`breaker::Breakers`]: which versions are left alone for
 //! a while. Which plugins are bound to what: [`crate::plugins`].
 //!
 //! # Invariants
@@ -23,6 +24,7 @@ pub mod call;
 pub mod cursors;
 pub mod faults;
 pub mod gates;
+pub mod offline;
 pub mod pipeline;
 
 pub use crate::plugins as registry;

@@ -67,6 +67,8 @@ fn bound(name: &str, priority: i32, on_error: OnError, selector: Selector) -> Ar
         exact: false,
         patience: Duration::from_secs(60),
         inline: true,
+        public: false,
+        events: crate::plugins::Events::default(),
     };
     Arc::new(Bound::new(binding, 1, 1, 1, &plugin))
 }

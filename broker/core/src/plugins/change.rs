@@ -205,6 +205,8 @@ pub enum Refused {
     StillBound,
     /// Neither the active digest nor the candidate exports the hook.
     NoHook,
+    /// Another binding answers requests below the name of the plugin.
+    RouteBound,
     /// The hook or the plugin of a binding cannot be changed.
     Fixed,
     /// There are as many plugins as there may be.
@@ -242,6 +244,9 @@ impl std::fmt::Display for Refused {
             }
             Refused::StillBound => "bindings still name this plugin: remove them first",
             Refused::NoHook => "the plugin does not export this hook",
+            Refused::RouteBound => {
+                "another binding of this plugin has the hook `route`, and one alone answers its requests: change that one, or remove it first"
+            }
             Refused::Fixed => "plugin and hook of a binding stay: remove it and make another one",
             Refused::TooManyPlugins => "there are as many plugins as there may be: remove one first",
             Refused::TooManyBindings => "there are as many bindings as there may be: remove one first",

@@ -16,15 +16,19 @@
 //! The rows and the commands that change them (`controller`), components and their bytes (the plugin host).
 
 mod change;
+mod consumers;
+mod events;
 mod keys;
 mod letters;
 mod policy;
 mod quarantine;
 mod select;
+mod share;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, Disabled, DisabledBy, PlacedReport, Proposal, Refused, ReportState};
+pub use events::Events;
 pub use keys::{
     KEY_BYTES_MAX, KEY_CHANGES_MAX, KEY_OVERHEAD_BYTES, KeyChange, KeyOperation, KeyOutcome, KeyRefused,
     KeySource, KeyValue, QUOTA_BYTES, TTL_MS_MAX, VALUE_BYTES_MAX, is_alive, key_slot,
@@ -34,10 +38,9 @@ pub(crate) use policy::FAILURES;
 pub use policy::{Failure, OnError, Policy};
 pub use quarantine::{Consequence, PROMOTED_LATELY, PlacedTrip, QUARANTINED_MAX, Quarantine, Trip};
 pub use select::{Pattern, Selector};
+pub use share::{share, user_share};
 
 pub use crate::hooks::call::{Digest, Version};
-use crate::hooks::cursors;
-use crate::limits::Limits;
 use crate::types::{ChannelKey, NodeId, Uid};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +63,8 @@ pub const REGISTRY_BYTES_MAX: u64 = 4 << 20;
 pub const SELECTOR_PARTS_MAX: usize = 64;
 /// Shortest and longest time that a binding may wait for an answer.
 pub const DEADLINE: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+/// Longest time that a route binding may wait for an answer: whoever asks over HTTP is not kept for longer.
+pub const ROUTE_DEADLINE_MAX: Duration = Duration::from_secs(10);
 /// Records of one run of a post-commit binding.
 pub const RUN_MAX: u32 = 256;
 /// Records of one run of a webhook.
@@ -81,11 +86,22 @@ pub enum Hook {
     Webhook = 3,
     /// When a session opens, after its token was checked.
     Connect = 4,
+    /// After it is committed, by a durable cursor: for the recipients who are offline.
+    Offline = 5,
+    /// When somebody asks over HTTP below the plugin's name.
+    Route = 6,
 }
 
 impl Hook {
     /// All of them.
-    pub const ALL: [Hook; 4] = [Hook::BeforeSend, Hook::PersistAfter, Hook::Webhook, Hook::Connect];
+    pub const ALL: [Hook; 5] = [
+        Hook::BeforeSend,
+        Hook::PersistAfter,
+        Hook::Webhook,
+        Hook::Connect,
+        Hook::Offline,
+        Hook::Route,
+    ];
 
     /// The hook with this number.
     #[must_use]
@@ -103,8 +119,8 @@ impl Hook {
     #[must_use]
     pub fn follows(self) -> bool {
         match self {
-            Hook::BeforeSend | Hook::Connect => false,
-            Hook::PersistAfter | Hook::Webhook => true,
+            Hook::BeforeSend | Hook::Connect | Hook::Route => false,
+            Hook::PersistAfter | Hook::Webhook | Hook::Offline => true,
         }
     }
 
@@ -116,6 +132,8 @@ impl Hook {
             Hook::PersistAfter => "persist-after",
             Hook::Webhook => "webhook",
             Hook::Connect => "connect",
+            Hook::Offline => "offline",
+            Hook::Route => "route",
         }
     }
 }
@@ -232,6 +250,10 @@ pub struct Binding {
     pub patience: Duration,
     /// Whether a node may run a before-send plugin on the thread of a shard once it has proved to be quick.
     pub inline: bool,
+    /// Whether a route binding answers requests without the API key.
+    pub public: bool,
+    /// Which events a webhook delivers; of no meaning for other hooks.
+    pub events: Events,
 }
 
 /// A binding as it stands in the registry.
@@ -323,6 +345,12 @@ impl Bound {
         self.version_at(|rollout| user_share(rollout, uid))
     }
 
+    /// What answers requests over HTTP: never a candidate, because a request has no user or channel that would see one version only.
+    #[must_use]
+    pub fn version_of_requests(&self) -> Option<&Version> {
+        self.active.as_ref()
+    }
+
     fn version_at(&self, share: impl FnOnce(u64) -> u8) -> Option<&Version> {
         match &self.canary {
             Some((version, rollout, percent)) if share(*rollout) < *percent => Some(version),
@@ -348,56 +376,6 @@ impl Bound {
     pub fn is_quarantined(&self, version: &Version) -> bool {
         self.quarantined.contains(version)
     }
-
-    /// The consumer of a post-commit binding: its cursor is named by binding and creation, never by digest.
-    #[must_use]
-    pub fn consumer(&self, limits: &Limits) -> cursors::Consumer {
-        let is_webhook = self.binding.hook == Hook::Webhook;
-        cursors::Consumer {
-            name: consumer_name(&self.binding.id, self.incarnation),
-            start: match self.binding.start {
-                None | Some(StartAt::Earliest) => cursors::Start::Earliest,
-                Some(StartAt::Seq(seq)) => cursors::Start::At(crate::types::Seq(seq)),
-                Some(StartAt::Time(ms)) => cursors::Start::Since(ms),
-            },
-            exact: self.binding.exact || is_webhook,
-            first_only: false,
-            attempts_max: (self.binding.attempts_max > 0).then_some(self.binding.attempts_max),
-            run_max: if is_webhook { WEBHOOK_RUN_MAX } else { RUN_MAX },
-            patience: is_webhook.then_some(cursors::Patience {
-                first: limits.webhook_pause_first,
-                longest: limits.webhook_pause_max,
-                total: self.binding.patience,
-            }),
-        }
-    }
-}
-
-/// The name of a binding's consumer: part of its cursor's key.
-fn consumer_name(id: &str, incarnation: u64) -> Arc<str> {
-    Arc::from(format!("binding/{incarnation}/{id}"))
-}
-
-/// The hundredth of the channels that this one belongs to in a rollout: the same on every node, another in every rollout.
-#[must_use]
-pub fn share(rollout: u64, channel: &ChannelKey) -> u8 {
-    hundredth(rollout, channel.id.bytes().chain([channel.kind.0]))
-}
-
-/// The hundredth of the users that this one belongs to in a rollout.
-#[must_use]
-pub fn user_share(rollout: u64, uid: &Uid) -> u8 {
-    hundredth(rollout, uid.as_str().bytes())
-}
-
-fn hundredth(rollout: u64, bytes: impl Iterator<Item = u8>) -> u8 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ rollout.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for byte in bytes {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash = (hash ^ (hash >> 32)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    // The remainder is below 100.
-    ((hash >> 32) % 100) as u8
 }
 
 /// One revision of everything about plugins.
@@ -452,27 +430,11 @@ impl Registry {
         self.bindings.iter().find(|bound| bound.binding.id.as_ref() == id)
     }
 
-    /// The consumers that follow this channel.
+    /// The binding that answers requests below the name of a plugin: the commands keep it at one.
     #[must_use]
-    pub fn consumers(&self, channel: &ChannelKey, limits: &Limits) -> Vec<cursors::Consumer> {
-        self.following()
-            .filter(|bound| bound.version(channel).is_some())
-            .map(|bound| bound.consumer(limits))
-            .collect()
-    }
-
-    /// The bindings that follow channels after the commit.
-    pub fn following(&self) -> impl Iterator<Item = &Arc<Bound>> {
-        let follows = |bound: &&Arc<Bound>| bound.binding.hook.follows() && bound.disabled.is_none();
-        self.bindings.iter().filter(follows)
-    }
-
-    /// The binding whose consumer has this name.
-    #[must_use]
-    pub fn consumed_by(&self, consumer: &str) -> Option<&Arc<Bound>> {
-        let (incarnation, id) = consumer.strip_prefix("binding/")?.split_once('/')?;
-        let incarnation: u64 = incarnation.parse().ok()?;
-        self.binding(id).filter(|bound| bound.incarnation == incarnation)
+    pub fn route(&self, plugin: &str) -> Option<&Arc<Bound>> {
+        self.of(Hook::Route)
+            .find(|bound| bound.binding.plugin.as_ref() == plugin)
     }
 
     /// Every version that may be called, now or after one command: what a plugin host keeps loaded.

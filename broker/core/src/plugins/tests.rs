@@ -1,6 +1,7 @@
 //! Patterns, shares and versions.
 
 use super::*;
+use crate::limits::Limits;
 use crate::types::ChannelKind;
 
 fn artifact(byte: u8) -> Artifact {
@@ -44,6 +45,8 @@ fn binding(id: &str, priority: i32, selector: Selector) -> Binding {
         exact: true,
         patience: Duration::from_secs(60),
         inline: false,
+        public: false,
+        events: Events::default(),
     }
 }
 
@@ -128,4 +131,24 @@ fn bindings_stand_in_order_and_name_their_consumers() {
     let versions: BTreeSet<&Version> = registry.versions().map(|(_, version)| version).collect();
     // What runs, and the candidate, which may run after one command.
     assert_eq!(versions.len(), 6);
+}
+
+#[test]
+fn events_come_back_from_their_number_and_a_row_without_them_notifies() {
+    assert_eq!(Events::of(0), Events::default());
+    let named = |names: &[&str]| {
+        names
+            .iter()
+            .try_fold(Events::NONE, |events, name| events.with(name))
+    };
+    for names in [
+        &[][..],
+        &Events::NAMES[..1],
+        &Events::NAMES[1..2],
+        &Events::NAMES[..],
+    ] {
+        let events = named(names).expect("known");
+        assert_eq!(Events::of(events.number()), events, "{names:?}");
+    }
+    assert_eq!(named(&["msg.other"]), None);
 }

@@ -5,8 +5,10 @@ mod letters;
 mod lists;
 mod reads;
 mod registry;
+mod routes;
 
 pub(super) use lists::ListJob;
+pub(super) use routes::answer_route;
 
 use super::Shard;
 use super::continuation::Then;
@@ -121,6 +123,7 @@ impl Shard {
             Ask::ChangeRegistry(change) => self.ask_change(turn, ask, &change),
             Ask::DeadLetters(wanted) => self.ask_letters(turn, ask, wanted),
             Ask::Keys(wanted) => self.ask_keys(turn, ask, wanted),
+            Ask::Route(wanted) => self.ask_route(turn, ask, wanted),
             Ask::Ready => {
                 let readiness = self.readiness();
                 answer(turn, ask, Answer::Ready(readiness));

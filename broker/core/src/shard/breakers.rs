@@ -30,7 +30,7 @@ pub(super) struct Made {
     probe: Option<Probe>,
     /// The first message of a call after the commit.
     head: Option<Head>,
-    /// Drafts or messages in it.
+    /// Drafts, messages or uids in it.
     asked: usize,
 }
 
@@ -42,7 +42,8 @@ impl Made {
             Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => {
                 (messages.len(), messages.first())
             }
-            Work::Connect { .. } => (1, None),
+            Work::Offline { message, uids, .. } => (uids.len(), Some(&**message)),
+            Work::Connect { .. } | Work::Route { .. } => (1, None),
         };
         Made {
             waits,
@@ -95,6 +96,7 @@ fn outcome(returned: &Returned, asked: usize) -> Outcome {
         Ok(Answer::Verdicts(verdicts)) if verdicts.len() == asked => Outcome::Good,
         Ok(Answer::Done { messages, .. }) if *messages as usize <= asked => Outcome::Good,
         Ok(Answer::Decision(decision)) if is_whole(decision) => Outcome::Good,
+        Ok(Answer::Response(_)) => Outcome::Good,
         Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Requests(_) | Answer::Decision(_)) => {
             Outcome::Bad(Failure::BadOutput)
         }

@@ -10,11 +10,12 @@ use crate::append::{self, Role};
 use crate::channel::{self, Input, Output};
 use crate::delivery;
 use crate::effect::Effect;
-use crate::hooks::cursors;
+use crate::hooks::{cursors, offline};
 use crate::limits::TAIL_BYTES_MIN;
 use crate::rows::{Instance, Miss};
 use crate::types::{ChannelKey, ChannelMeta, LeaderEpoch, NodeId, Seq, Token};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Messages of other replicas kept until the metadata are here; the sender repeats what is dropped.
@@ -58,6 +59,7 @@ pub(super) struct Active {
     pub(super) authority: append::Authority,
     pub(super) delivery: delivery::Channel,
     pub(super) cursors: cursors::Cursors,
+    pub(super) offline: offline::Offline,
     pub(super) leading: Option<LeaderEpoch>,
     pub(super) committed: Seq,
     /// First kept position, as the machines that follow the log know it.
@@ -70,6 +72,8 @@ pub(super) struct Active {
     pub(super) memberships: BTreeMap<Token, (usize, Seq, bool)>,
     /// Changes of keys that runs of plugins have caused, by run.
     pub(super) key_jobs: BTreeMap<Token, super::keys::KeyJob>,
+    /// Who waits for a replay for offline recipients, and which consumer is handed it.
+    pub(super) offline_replays: BTreeMap<Token, (ReplyTo, Arc<str>)>,
 }
 
 impl Shard {
@@ -261,7 +265,7 @@ impl Shard {
             node: self.config.node,
             boots: self.config.boots,
             activation: u32::try_from(activation).unwrap_or(u32::MAX),
-            limits: std::sync::Arc::clone(&self.limits),
+            limits: Arc::clone(&self.limits),
             faults: faults.channel,
             meta: meta.clone(),
         };
@@ -272,6 +276,7 @@ impl Shard {
             authority: append::Authority::new(&self.limits, faults.append, first),
             delivery: delivery::Channel::new(channel, self.delivery_settings()),
             cursors: cursors::Cursors::new(channel, &self.limits, faults.hooks, first),
+            offline: offline::Offline::new(channel, &self.limits, faults.hooks, first),
             leading: None,
             committed: Seq(0),
             log_start: Seq(0),
@@ -280,6 +285,7 @@ impl Shard {
             delivery_busy: false,
             memberships: BTreeMap::new(),
             key_jobs: BTreeMap::new(),
+            offline_replays: BTreeMap::new(),
         }
     }
 
@@ -474,6 +480,7 @@ impl Shard {
         };
         active.leading = None;
         active.key_jobs.clear();
+        let replays = std::mem::take(&mut active.offline_replays);
         self.tell_authority(channel, append::Input::Role(Role::Not));
         self.queue.push_back(Step::Delivery {
             channel: channel.clone(),
@@ -483,6 +490,10 @@ impl Shard {
             channel: channel.clone(),
             input: cursors::Input::Role(cursors::Role::Not),
         });
+        self.tell_offline(channel, offline::Input::Lost);
+        for (reply_to, _) in replays.into_values() {
+            self.reply(turn, reply_to, Reply::Redelivered(None));
+        }
         self.counters.leaderships_lost += 1;
         self.refuse_requests(turn, channel, &Reply::NotLeader { hint: None });
     }

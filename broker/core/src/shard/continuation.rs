@@ -58,6 +58,8 @@ pub(super) enum Reading {
 pub(super) enum Lookup {
     /// Delivery of a channel.
     Delivery { channel: ChannelKey, token: Token },
+    /// The recipients of a message of a channel, for a post-commit consumer.
+    Offline { channel: ChannelKey, token: Token },
     /// The HTTP question who is online.
     Online { ask: Token },
 }
@@ -83,10 +85,10 @@ pub(super) enum Then {
     Subscribed { token: Token, leader: Option<NodeId> },
     /// A step of an HTTP request.
     Ask { ask: Token },
-    /// Revision, then a page of members for delivery.
+    /// Revision, then a page of members.
     Members {
         channel: ChannelKey,
-        token: Token,
+        reader: super::members::Reader,
         stage: super::members::Stage,
     },
     /// The controller's rows about plugins.
@@ -254,9 +256,9 @@ impl Shard {
             Then::Ask { ask } => self.on_ask_reply(turn, ask, reply),
             Then::Members {
                 channel,
-                token,
+                reader,
                 stage,
-            } => self.on_members(turn, channel, token, stage, reply),
+            } => self.on_members(turn, channel, reader, stage, reply),
             Then::Registry => self.on_registry(turn, reply),
             Then::GivenUp => self.on_given_up(),
             Then::Buried { channel, token, seq } => self.on_buried(&channel, (token, seq), reply.as_ref()),

@@ -298,7 +298,7 @@ impl Shard {
                         after,
                         members_max,
                     };
-                    self.want_members(turn, channel, token, stage);
+                    self.want_members(turn, channel, super::members::Reader::Delivery(token), stage);
                 }
                 delivery::Output::Lookup { token, slots } => {
                     self.lookup(

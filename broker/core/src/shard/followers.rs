@@ -11,6 +11,7 @@ use crate::channel;
 use crate::codec;
 use crate::hooks::call::{Answer, Call, Failed, KvChange, Returned, Work};
 use crate::hooks::cursors::{self, Cause};
+use crate::hooks::offline;
 use crate::message::{Message, Record};
 use crate::plugins::{Bound, Failure, Hook, KeySource, Registry};
 use crate::types::{ChannelKey, Incarnation, Seq, Token};
@@ -65,6 +66,8 @@ impl Shard {
             return;
         };
         let consumers = registry.consumers(channel, &self.config.limits);
+        let names = consumers.iter().map(|consumer| Arc::clone(&consumer.name));
+        self.tell_offline(channel, offline::Input::Consumers(names.collect()));
         self.tell_cursors(channel, cursors::Input::Consumers(consumers));
         if led && let Some(active) = self.active(channel) {
             let known = active.replica.all_cursors();
@@ -127,6 +130,11 @@ impl Shard {
         messages.retain(|message| bound.binding.selector.takes_sender(&message.draft.from_uid));
         if messages.is_empty() {
             return self.tell_cursors(channel, cursors::Input::Done { token, through: last });
+        }
+        if bound.binding.hook == Hook::Offline {
+            return messages
+                .into_iter()
+                .for_each(|message| self.sweep(channel, (token, consumer), message));
         }
         if bound.binding.hook == Hook::Webhook {
             let window = (incarnation, first, last);
@@ -196,6 +204,13 @@ impl Shard {
             let window = (incarnation, what.first(), last);
             return self.replay_webhook(turn, channel, (bound, version), (reply_to, window, messages));
         }
+        if bound.binding.hook == Hook::Offline {
+            let consumer = bound.consumer(&self.config.limits).name;
+            for message in messages {
+                self.replay_sweep(turn, channel, reply_to, (Arc::clone(&consumer), message));
+            }
+            return;
+        }
         let call = persist_after(bound, version, channel, (incarnation, messages));
         let plugin = bound.binding.exact.then(|| Arc::clone(&bound.binding.plugin));
         self.call_plugin(turn, call, Waits::Redelivery(reply_to, last, plugin));
@@ -236,16 +251,16 @@ fn persist_after(
 }
 
 /// What an answer means with changes of keys of a plugin that may make none.
-fn not_granted() -> cursors::Failure {
+pub(super) fn not_granted() -> cursors::Failure {
     cursors::Failure::Retry {
         after: None,
         cause: Cause::Call(Failure::BadOutput),
     }
 }
 
-/// How many of `asked` messages are done, at least one, and what changes they cause; or what the answer means for the cursor. A host
+/// How many of `asked` messages or uids are done, at least one, and what changes they cause; or what the answer means for the cursor. A host
 /// that could not run the plugin has tried nothing.
-fn finished(returned: Returned, asked: usize) -> Result<(usize, Vec<KvChange>), cursors::Failure> {
+pub(super) fn finished(returned: Returned, asked: usize) -> Result<(usize, Vec<KvChange>), cursors::Failure> {
     let retry = |after, cause| Err(cursors::Failure::Retry { after, cause });
     match returned {
         Ok(Answer::Done { messages: 0, .. }) => retry(None, Cause::Asked),
@@ -254,9 +269,13 @@ fn finished(returned: Returned, asked: usize) -> Result<(usize, Vec<KvChange>), 
         {
             Ok((messages as usize, changes))
         }
-        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Requests(_) | Answer::Decision(_)) => {
-            retry(None, Cause::Call(Failure::BadOutput))
-        }
+        Ok(
+            Answer::Done { .. }
+            | Answer::Verdicts(_)
+            | Answer::Requests(_)
+            | Answer::Decision(_)
+            | Answer::Response(_),
+        ) => retry(None, Cause::Call(Failure::BadOutput)),
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {
             Err(cursors::Failure::Untried)
         }

@@ -62,7 +62,7 @@ impl Shard {
 fn decision(returned: Returned) -> Result<Decision, Failure> {
     match returned {
         Ok(Answer::Decision(decision)) => Ok(decision),
-        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Requests(_))
+        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Requests(_) | Answer::Response(_))
         | Err(Failed::Poison | Failed::Undelivered { .. } | Failed::Later { .. } | Failed::Gone) => {
             Err(Failure::BadOutput)
         }

@@ -19,6 +19,7 @@ impl Shard {
                     && active.authority.is_idle()
                     && active.delivery.is_idle()
                     && active.cursors.is_idle()
+                    && active.offline.is_idle()
             })
             && !self.held.contains(&super::step::Hold::Channel(channel.clone()));
         if idle {
@@ -55,6 +56,9 @@ impl Shard {
             host.active
                 .as_ref()
                 .and_then(|active| active.cursors.next_deadline()),
+            host.active
+                .as_ref()
+                .and_then(|active| active.offline.next_deadline()),
         ]
         .into_iter()
         .flatten()
@@ -118,9 +122,12 @@ impl Shard {
         active.delivery.expire(now, &mut deliveries);
         let mut cursor_outputs = Vec::new();
         active.cursors.expire(now, &mut cursor_outputs);
+        let mut sweeps = Vec::new();
+        active.offline.expire(now, &mut sweeps);
         self.authority_outputs(turn, channel, appends);
         self.delivery_outputs(turn, channel, deliveries);
         self.cursor_outputs(turn, channel, cursor_outputs);
+        self.offline_outputs(turn, channel, sweeps);
         self.replica_outputs(turn, channel, outputs);
     }
 }

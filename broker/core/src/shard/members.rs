@@ -1,4 +1,4 @@
-//! Member pages for delivery: the revision first, then the page (PC-2).
+//! Member pages for delivery, the revision first, then the page (PC-2), and for post-commit consumers.
 
 use super::Shard;
 use super::continuation::Then;
@@ -6,7 +6,9 @@ use super::peer::{Reply, Request, RowKey};
 use super::step::Step;
 use super::turn::Turn;
 use crate::admin::List;
-use crate::delivery::{Input, MembersPage};
+use crate::audience::MembersPage;
+use crate::delivery::Input;
+use crate::hooks::offline;
 use crate::slot::{keys, rows};
 use crate::types::{ChannelKey, Seq, Token, Uid};
 use penstock_wire::storage::v1;
@@ -25,13 +27,22 @@ pub(super) enum Stage {
     Page { revision: u64 },
 }
 
+/// Who reads, under its own name for the read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reader {
+    /// Delivery.
+    Delivery(Token),
+    /// A post-commit consumer that is told of offline recipients.
+    Offline(Token),
+}
+
 impl Shard {
-    /// Delivery wants a page of members.
+    /// Somebody wants a page of members.
     pub(super) fn want_members(
         &mut self,
         turn: &mut Turn<'_>,
         channel: &ChannelKey,
-        token: Token,
+        reader: Reader,
         stage: Stage,
     ) {
         let Stage::Revision { of, .. } = &stage else {
@@ -41,10 +52,35 @@ impl Shard {
         let keys: Vec<RowKey> = super::facts::row_key(&keys::stats(of)).into_iter().collect();
         let then = Then::Members {
             channel: channel.clone(),
-            token,
+            reader,
             stage,
         };
         self.call(turn, Request::Rows { group, keys }, then);
+    }
+
+    /// Reads a page of the members of a channel, which had this revision.
+    pub(super) fn read_members(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        reader: Reader,
+        (of, revision): (&ChannelKey, u64),
+        (after, members_max): (Option<Uid>, u32),
+    ) {
+        let request = Request::Page {
+            group: self.directory.group_of(of.slot()),
+            slot: of.slot(),
+            table: keys::list_table(List::Subscribers),
+            prefix: keys::channel_prefix(of),
+            after: after.and_then(|uid| super::facts::inner_key(&keys::listed(of, List::Subscribers, &uid))),
+            rows_max: members_max,
+        };
+        let then = Then::Members {
+            channel: channel.clone(),
+            reader,
+            stage: Stage::Page { revision },
+        };
+        self.call(turn, request, then);
     }
 
     /// The revision or the page came.
@@ -52,7 +88,7 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         channel: ChannelKey,
-        token: Token,
+        reader: Reader,
         stage: Stage,
         reply: Option<Reply>,
     ) {
@@ -71,26 +107,11 @@ impl Shard {
                     .and_then(Option::as_ref)
                     .and_then(|row| rows::decode::<v1::ChannelStats>(row).ok());
                 let revision = stats.map_or(0, |stats| stats.revision);
-                if known == Some(revision) {
-                    MembersPage::Unchanged
-                } else {
-                    let request = Request::Page {
-                        group: self.directory.group_of(of.slot()),
-                        slot: of.slot(),
-                        table: keys::list_table(List::Subscribers),
-                        prefix: keys::channel_prefix(&of),
-                        after: after.and_then(|uid| {
-                            super::facts::inner_key(&keys::listed(&of, List::Subscribers, &uid))
-                        }),
-                        rows_max: members_max,
-                    };
-                    let then = Then::Members {
-                        channel,
-                        token,
-                        stage: Stage::Page { revision },
-                    };
-                    return self.call(turn, request, then);
+                if known != Some(revision) {
+                    let of = (&of, revision);
+                    return self.read_members(turn, &channel, reader, of, (after, members_max));
                 }
+                MembersPage::Unchanged
             }
             (Stage::Page { revision }, Some(Reply::Page { rows: found, more })) => {
                 let members = found
@@ -105,10 +126,15 @@ impl Shard {
             }
             _ => MembersPage::Failed,
         };
-        self.queue.push_back(Step::Delivery {
-            channel,
-            input: Input::Members { token, page },
-        });
+        match reader {
+            Reader::Delivery(token) => self.queue.push_back(Step::Delivery {
+                channel,
+                input: Input::Members { token, page },
+            }),
+            Reader::Offline(token) => {
+                self.tell_offline(&channel, offline::Input::Members { token, page });
+            }
+        }
     }
 }
 

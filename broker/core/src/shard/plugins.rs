@@ -32,6 +32,8 @@ const CALLS_MAX: usize = 4_096;
 const RUNS_MAX: usize = CALLS_MAX / 2;
 /// Those of them that are questions to gates: a flood of connections leaves room for what open sessions wait for.
 const CONNECTS_MAX: usize = CALLS_MAX / 4;
+/// Those of them that answer requests over HTTP, each with bodies of up to 1 MiB.
+pub(super) const ROUTES_MAX: usize = CALLS_MAX / 32;
 /// An answer of the plugin host is waited for so much longer than the guest may take: it stops the guest itself.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -42,10 +44,14 @@ pub(super) enum Waits {
     BeforeSend(Token),
     /// The gates, under their own name for the call.
     Connect(Token),
+    /// Whoever asks over HTTP, under the name of the question.
+    Route(Token),
     /// A consumer of a channel.
     Run(super::followers::Run),
     /// A webhook that delivers to an endpoint.
     Webhook(super::webhooks::Delivery),
+    /// A page of offline recipients.
+    Offline(super::offline::Handed),
     /// Whoever replays the message of a dead letter, which stands here; with the plugin whose keys it may change.
     Redelivery(super::groups::ReplyTo, Seq, Option<Arc<str>>),
 }
@@ -53,11 +59,18 @@ pub(super) enum Waits {
 impl Waits {
     /// Whether it follows a channel: no client waits for it.
     fn is_run(&self) -> bool {
-        matches!(self, Waits::Run(_) | Waits::Webhook(_) | Waits::Redelivery(..))
+        matches!(
+            self,
+            Waits::Run(_) | Waits::Webhook(_) | Waits::Offline(_) | Waits::Redelivery(..)
+        )
     }
 
     fn is_connect(&self) -> bool {
         matches!(self, Waits::Connect(_))
+    }
+
+    fn is_route(&self) -> bool {
+        matches!(self, Waits::Route(_))
     }
 }
 
@@ -76,6 +89,8 @@ pub(super) struct Plugins {
     runs: usize,
     /// Calls that are questions to gates.
     connects: usize,
+    /// Calls that answer requests over HTTP.
+    routes: usize,
     /// Which versions are left alone for a while.
     pub(super) breakers: Breakers,
     /// Which are never called.
@@ -95,6 +110,7 @@ impl Plugins {
             calls: Pending::default(),
             runs: 0,
             connects: 0,
+            routes: 0,
             breakers: Breakers::new(faults),
             quarantined: BTreeSet::new(),
             given_up: GivenUp::default(),
@@ -121,6 +137,7 @@ impl Plugins {
         self.calls.len() >= CALLS_MAX
             || (waits.is_run() && self.runs >= RUNS_MAX)
             || (waits.is_connect() && self.connects >= CONNECTS_MAX)
+            || (waits.is_route() && self.routes >= ROUTES_MAX)
     }
 
     /// Calls that are not answered.
@@ -262,6 +279,7 @@ impl Shard {
         let deadline = turn.now.after(call.within + HOST_PATIENCE);
         self.plugins.runs += usize::from(waits.is_run());
         self.plugins.connects += usize::from(waits.is_connect());
+        self.plugins.routes += usize::from(waits.is_route());
         let made = Made::new(waits, &call, probe);
         self.plugins.calls.insert(token, deadline, made);
         turn.out.push(Effect::CallPlugin {
@@ -287,6 +305,7 @@ impl Shard {
     fn plugin_ended(&mut self, turn: &mut Turn<'_>, made: Made, returned: Returned) {
         self.plugins.runs -= usize::from(made.waits.is_run());
         self.plugins.connects -= usize::from(made.waits.is_connect());
+        self.plugins.routes -= usize::from(made.waits.is_route());
         self.call_ended(turn, &made, &returned);
         self.plugin_answered(turn, made.waits, returned);
     }
@@ -298,8 +317,10 @@ impl Shard {
                 self.pipeline_input(turn, pipeline::Input::Returned { token, result });
             }
             Waits::Connect(token) => self.gate_returned(turn, token, returned),
+            Waits::Route(ask) => super::asks::answer_route(turn, ask, returned),
             Waits::Run(run) => self.run_returned(&run, returned),
             Waits::Webhook(delivery) => self.webhook_returned(turn, delivery, returned),
+            Waits::Offline(handed) => self.uids_returned(&handed, returned),
             Waits::Redelivery(reply_to, seq, plugin) => {
                 self.redelivery_returned(turn, (reply_to, seq, plugin), returned)
             }
@@ -311,7 +332,7 @@ impl Shard {
 fn verdicts(returned: Returned) -> Result<Vec<Verdict>, Failure> {
     match returned {
         Ok(Answer::Verdicts(verdicts)) => Ok(verdicts),
-        Ok(Answer::Done { .. } | Answer::Requests(_) | Answer::Decision(_))
+        Ok(Answer::Done { .. } | Answer::Requests(_) | Answer::Decision(_) | Answer::Response(_))
         | Err(Failed::Poison | Failed::Undelivered { .. } | Failed::Later { .. } | Failed::Gone) => {
             Err(Failure::BadOutput)
         }

@@ -5,8 +5,10 @@ use super::continuation::Lookup;
 use super::peer::Peer;
 use super::step::Step;
 use super::turn::Turn;
+use crate::audience;
 use crate::delivery;
 use crate::effect::Effect;
+use crate::hooks::offline;
 use crate::presence::{Fence, Input, Notice, Output, OwnerInput, Presence, Request};
 use crate::types::{GroupId, NodeId, SlotId, Uid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,33 +167,37 @@ impl Shard {
     fn answer_lookup(&mut self, turn: &mut Turn<'_>, then: Lookup, slots: Vec<(SlotId, Presence)>) {
         match then {
             Lookup::Delivery { channel, token } => {
-                let slots = slots
-                    .into_iter()
-                    .map(|(slot, presence)| (slot, to_delivery(presence)))
-                    .collect();
+                let slots = known(slots);
                 self.queue.push_back(Step::Delivery {
                     channel,
                     input: delivery::Input::Found { token, slots },
                 });
+            }
+            Lookup::Offline { channel, token } => {
+                let slots = known(slots);
+                self.tell_offline(&channel, offline::Input::Found { token, slots });
             }
             Lookup::Online { ask } => self.on_online_part(turn, ask, slots),
         }
     }
 }
 
-fn to_delivery(presence: Presence) -> delivery::Presence {
-    match presence {
+/// The words of an authority in those that delivery and the hooks share.
+fn known(slots: Vec<(SlotId, Presence)>) -> Vec<(SlotId, audience::Presence)> {
+    let known = |presence| match presence {
         Presence::Known {
             users,
             complete,
             doubtful,
-        } => delivery::Presence::Known {
+        } => audience::Presence::Known {
             users,
             complete,
             doubtful,
         },
-        Presence::Unknown => delivery::Presence::Unknown,
-    }
+        Presence::Unknown => audience::Presence::Unknown,
+    };
+    let slots = slots.into_iter();
+    slots.map(|(slot, presence)| (slot, known(presence))).collect()
 }
 
 /// Authorities tell shards.

@@ -50,6 +50,11 @@ pub(super) enum Step {
         channel: ChannelKey,
         input: hooks::cursors::Input,
     },
+    /// A channel's sweeps over offline recipients.
+    Offline {
+        channel: ChannelKey,
+        input: hooks::offline::Input,
+    },
     /// The sessions of this shard.
     Sessions(session::Input),
     /// A lease of message ids is durable.
@@ -93,6 +98,7 @@ impl Step {
             | Step::Append { channel, .. }
             | Step::Delivery { channel, .. }
             | Step::Cursors { channel, .. }
+            | Step::Offline { channel, .. }
             | Step::FindSend { channel, .. } => Some(Hold::Channel(channel.clone())),
             Step::Facts { job } => Some(Hold::Job(*job)),
             Step::IdsStored { .. } | Step::IdsStart => Some(Hold::Ids),
@@ -117,7 +123,7 @@ impl Step {
             | Step::FindSend { .. }
             | Step::Resuming(_)
             | Step::Facts { .. } => true,
-            Step::Delivery { .. } | Step::Sessions(_) => false,
+            Step::Delivery { .. } | Step::Offline { .. } | Step::Sessions(_) => false,
         }
     }
 }
@@ -226,6 +232,10 @@ impl Shard {
                 Ok(())
             }
             Step::Cursors { channel, input } => self.cursors_input(turn, &channel, input),
+            Step::Offline { channel, input } => {
+                self.offline_input(turn, &channel, input);
+                Ok(())
+            }
             Step::Sessions(input) => {
                 self.session_input(turn, input);
                 Ok(())

@@ -1,8 +1,11 @@
 //! Three nodes of one shard each, over rows in memory: what needs several machines of several shards to be seen.
 
+mod routes;
+
 use super::{Config, Faults, Image, Peer, Shard};
 use crate::admin::{Answer, Ask, ChannelFlags, List, ListChange};
 use crate::effect::{Effect, Event};
+use crate::hooks::call::{Call, Returned};
 use crate::limits::Limits;
 use crate::rows::{Key, Miss, Page, ReadRequest, Row, Rows, Write};
 use crate::types::{Boots, ChannelKey, ChannelKind, DiskBoot, NodeId, Now, ProcessBoot, Token, Uid};
@@ -74,6 +77,9 @@ struct Cluster {
     now: Now,
     answers: BTreeMap<Token, Answer>,
     asked: u64,
+    /// Calls of plugins, and what the next ones return; without it nothing yet.
+    calls: Vec<Call>,
+    returns: Option<Returned>,
 }
 
 impl Cluster {
@@ -113,6 +119,8 @@ impl Cluster {
             },
             answers: BTreeMap::new(),
             asked: 0,
+            calls: Vec::new(),
+            returns: None,
         }
     }
 
@@ -176,6 +184,13 @@ impl Cluster {
                 token,
                 page: node.memory.read(&request),
             },
+            Effect::CallPlugin { token, call } => {
+                self.calls.push(*call);
+                let Some(returned) = self.returns.clone() else {
+                    return;
+                };
+                Event::PluginReturned { token, returned }
+            }
             Effect::Answer { token, answer } => {
                 self.answers.insert(token, answer);
                 return;
@@ -195,13 +210,19 @@ impl Cluster {
         }
     }
 
-    /// Asks a node and runs until it answers.
-    fn ask(&mut self, node: NodeId, ask: Ask) -> Answer {
+    /// Asks a node, and waits for nothing.
+    fn post(&mut self, node: NodeId, ask: Ask) -> Token {
         self.asked += 1;
         let token = Token(self.asked);
         let event = Event::Ask { token, ask };
         self.nodes.get_mut(&node).unwrap().events.push_back(event);
         self.settle();
+        token
+    }
+
+    /// Asks a node and runs until it answers.
+    fn ask(&mut self, node: NodeId, ask: Ask) -> Answer {
+        let token = self.post(node, ask);
         for _ in 0..2_000 {
             if let Some(answer) = self.answers.remove(&token) {
                 return answer;

@@ -36,6 +36,10 @@ pub struct Counters {
     pub key_unavailable: u64,
     /// Calls of plugins that were not made because a breaker was open.
     pub calls_suspended: u64,
+    /// Offline recipients that plugins were told of.
+    pub offline_uids: u64,
+    /// Times that presence was asked for again for them, because it was not known.
+    pub presence_retries: u64,
     /// Runs that retention took from a post-commit consumer (CH-14).
     pub skipped: u64,
     /// Sleeping channels that were woken because a consumer was behind (PC-1).
@@ -67,6 +71,8 @@ impl Counters {
             key_too_large: self.key_too_large + other.key_too_large,
             key_unavailable: self.key_unavailable + other.key_unavailable,
             calls_suspended: self.calls_suspended + other.calls_suspended,
+            offline_uids: self.offline_uids + other.offline_uids,
+            presence_retries: self.presence_retries + other.presence_retries,
             skipped: self.skipped + other.skipped,
             resumed: self.resumed + other.resumed,
             sends_committed: self.sends_committed + other.sends_committed,

@@ -158,9 +158,13 @@ fn failure_of(returned: Returned, asked: usize) -> Option<cursors::Failure> {
     let retry = |after, cause| Some(cursors::Failure::Retry { after, cause });
     match returned {
         Ok(Answer::Done { messages, changes }) if messages as usize == asked && changes.is_empty() => None,
-        Ok(Answer::Done { .. } | Answer::Verdicts(_) | Answer::Requests(_) | Answer::Decision(_)) => {
-            retry(None, Cause::Call(Failure::BadOutput))
-        }
+        Ok(
+            Answer::Done { .. }
+            | Answer::Verdicts(_)
+            | Answer::Requests(_)
+            | Answer::Decision(_)
+            | Answer::Response(_),
+        ) => retry(None, Cause::Call(Failure::BadOutput)),
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Host | Failure::Suspended)) => {
             Some(cursors::Failure::Untried)
         }

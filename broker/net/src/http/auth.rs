@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use subtle::ConstantTimeEq;
 
+/// What is said to who shows no key, or a wrong one.
+pub(super) const NO_KEY: &str = "the API key is missing or wrong: send `Authorization: Bearer KEY`";
+
 /// SHA-256 of the API key. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey([u8; 32]);
@@ -48,16 +51,16 @@ pub(super) async fn require_key(
     request: Request,
     next: Next,
 ) -> Response {
-    if let Some(key) = &state.config.api_key {
-        let good = shown(request.headers()).is_some_and(|shown| key.matches(shown));
-        if !good {
-            return refusal_of(request.uri())(
-                StatusCode::UNAUTHORIZED,
-                "the API key is missing or wrong: send `Authorization: Bearer KEY`",
-            );
-        }
+    if !has_key(&state, request.headers()) {
+        return refusal_of(request.uri())(StatusCode::UNAUTHORIZED, NO_KEY);
     }
     next.run(request).await
+}
+
+/// Whether a request may do what needs the key.
+pub(super) fn has_key(state: &State, headers: &HeaderMap) -> bool {
+    let key = state.config.api_key.as_ref();
+    key.is_none_or(|key| shown(headers).is_some_and(|shown| key.matches(shown)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! JSON in and out: strict bodies, one error shape, the message object of the contract.
 
 use super::State;
+use super::auth::NO_KEY;
 use axum::Json;
 use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -138,6 +139,11 @@ pub(super) fn describe(failure: &Failure) -> (StatusCode, String) {
             format!("a key has at most {KEY_BYTES_MAX} bytes and a value at most {VALUE_BYTES_MAX}"),
         ),
         Failure::Conflict(text) => (StatusCode::CONFLICT, text.clone()),
+        Failure::KeyNeeded => (StatusCode::UNAUTHORIZED, NO_KEY.to_owned()),
+        Failure::Plugin(class) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the plugin gave no answer: {}", class.name()),
+        ),
         Failure::Busy => (
             StatusCode::SERVICE_UNAVAILABLE,
             "busy: retry in a moment".to_owned(),

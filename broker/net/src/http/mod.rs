@@ -24,7 +24,7 @@ pub use plugins::Plugins;
 use crate::bound::Bound;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post, put};
+use axum::routing::{any, get, post, put};
 use penstock_core::admin::{Answer, Ask};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -189,6 +189,11 @@ fn router(state: State) -> Router {
             state.clone(),
             auth::require_key,
         ));
+    // Whether a plugin's own routes need the key is up to its binding.
+    let answered = Router::new()
+        .route("/plugins/{name}", any(plugins::answer))
+        .route("/plugins/{name}/", any(plugins::answer))
+        .route("/plugins/{name}/{*path}", any(plugins::answer));
     // The page itself is no secret; what it calls needs the key.
     let page = if state.config.demo_page {
         Router::new()
@@ -204,6 +209,7 @@ fn router(state: State) -> Router {
         .route("/healthz", get(operators::healthz))
         .route("/readyz", get(operators::readyz))
         .merge(product)
+        .merge(answered)
         .merge(page)
         .method_not_allowed_fallback(json::no_method)
         .fallback(json::no_route)

@@ -1,8 +1,7 @@
 //! `penstock plugin bench`: what a call and a message cost, in the host of production, on the calling thread.
 
-use super::connects::Connecting;
 use super::fixtures::{self, Given};
-use super::turns::{self, CONNECT, Turn};
+use super::turns::{self, CONNECT, OFFLINE, ROUTE, Turn};
 use super::{Bench, show};
 use crate::arguments::Options;
 use crate::binding::Binding;
@@ -10,7 +9,7 @@ use crate::build;
 use crate::folder;
 use crate::host::Local;
 use anyhow::{Context as _, Result, bail};
-use penstock_core::hooks::call::Version;
+use penstock_core::hooks::call::{self, Version};
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -56,10 +55,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
             "batch {batch:<4} {} a call, {} {} ({} calls)",
             shown(row.call),
             shown(row.call / u32::try_from(batch).unwrap_or(u32::MAX)),
-            if hook == CONNECT {
-                "a connection"
-            } else {
-                "a message"
+            match hook.as_str() {
+                CONNECT => "a connection",
+                ROUTE => "a request",
+                _ => "a message",
             },
             row.calls
         )?;
@@ -77,24 +76,28 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Calls of one size each; a gate is asked about one connection at a time.
+/// Calls of one size each; connections, requests, and messages with offline recipients come one at a time.
 fn batches(hook: &str) -> &'static [usize] {
-    if hook == CONNECT { &[1] } else { &BATCHES }
+    if [CONNECT, OFFLINE, ROUTE].contains(&hook) {
+        &[1]
+    } else {
+        &BATCHES
+    }
 }
 
 /// What is called with.
 enum Work {
     /// Messages of one channel.
     Messages(Vec<Given>),
-    /// Somebody who connects.
-    Connect(Box<Connecting>),
+    /// Somebody who connects, or asks over HTTP: what this is called, and the call.
+    Alone(&'static str, Box<call::Work>),
 }
 
 impl Work {
     const fn noun(&self) -> &'static str {
         match self {
             Work::Messages(_) => "messages",
-            Work::Connect(_) => "connections",
+            Work::Alone(noun, _) => noun,
         }
     }
 
@@ -105,11 +108,7 @@ impl Work {
                 let messages: Vec<Given> = given.iter().cycle().take(batch).cloned().collect();
                 turns::of_messages(hook, &messages).remove(0)
             }
-            Work::Connect(connecting) => Turn {
-                channel: None,
-                work: connecting.work(),
-                at: 0,
-            },
+            Work::Alone(_, work) => Turn::alone((0, (**work).clone())),
         }
     }
 }
@@ -132,8 +131,12 @@ fn sample(options: &Options, local: &Local) -> Result<Sample> {
     let (name, fixture) = all.into_iter().next().context("fixtures: there is none")?;
     local.keys.begin(&fixture.keys);
     local.places.begin(&fixture.http, &fixture.secrets);
-    if let Some(connecting) = fixture.connects.into_iter().next() {
-        let work = Work::Connect(Box::new(connecting));
+    let connects = fixture.connects.first();
+    let requests = fixture.requests.first();
+    let alone = connects
+        .map(|connecting| Work::Alone("connections", Box::new(connecting.work())))
+        .or_else(|| requests.map(|asking| Work::Alone("requests", Box::new(asking.work()))));
+    if let Some(work) = alone {
         return Ok((name, work, Some(fixture.config)));
     }
     let channel = fixture.messages[0].channel();

@@ -26,12 +26,7 @@ pub(super) fn verdict(expected: &ExpectedVerdict, found: &Verdict) -> Option<Str
 }
 
 fn is_rewrite(expected: &ExpectedRewrite, found: &Rewrite) -> bool {
-    let payload = match &expected.payload {
-        None => true,
-        Some(Value::String(text)) => text.as_bytes() == &found.payload[..],
-        Some(wanted) => serde_json::from_slice::<Value>(&found.payload).is_ok_and(|found| &found == wanted),
-    };
-    payload
+    is_body(expected.payload.as_ref(), &found.payload)
         && expected
             .topic
             .as_deref()
@@ -62,6 +57,7 @@ pub(super) fn outcome(expected: &ExpectedOutcome, found: &Returned) -> Option<St
         }
         Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
         Ok(Answer::Decision(_)) => "a decision".to_owned(),
+        Ok(Answer::Response(_)) => "a response".to_owned(),
         Err(failed) => failure(failed),
     };
     let expected = match expected {
@@ -75,11 +71,7 @@ pub(super) fn outcome(expected: &ExpectedOutcome, found: &Returned) -> Option<St
 
 /// Whether a request is as expected.
 pub(super) fn is_request(expected: &ExpectedRequest, found: &HttpRequest) -> bool {
-    let body = match &expected.body {
-        None => true,
-        Some(Value::String(text)) => text.as_bytes() == &found.body[..],
-        Some(wanted) => serde_json::from_slice::<Value>(&found.body).is_ok_and(|found| &found == wanted),
-    };
+    let body = is_body(expected.body.as_ref(), &found.body);
     let has = |(name, value): (&String, &String)| found.headers.iter().any(|(n, v)| (n, v) == (name, value));
     body && expected
         .method
@@ -87,6 +79,15 @@ pub(super) fn is_request(expected: &ExpectedRequest, found: &HttpRequest) -> boo
         .is_none_or(|method| *method == found.method)
         && expected.url.as_ref().is_none_or(|url| *url == found.url)
         && expected.headers.iter().all(has)
+}
+
+/// Whether a body is this text, or this JSON in any form.
+pub(super) fn is_body(expected: Option<&Value>, found: &[u8]) -> bool {
+    match expected {
+        None => true,
+        Some(Value::String(text)) => text.as_bytes() == found,
+        Some(wanted) => serde_json::from_slice::<Value>(found).is_ok_and(|found| &found == wanted),
+    }
 }
 
 /// A request in words.

@@ -2,6 +2,7 @@
 
 use super::connects::{Connecting, ExpectedDecision};
 use super::places::Exchange;
+use super::routes::{Asking, ExpectedAnswer};
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use penstock_core::hooks::call::{Window, Work};
@@ -48,6 +49,12 @@ pub(super) struct Fixture {
     /// Of connect, in place of messages: who wants to connect.
     #[serde(default)]
     pub(super) connects: Vec<Connecting>,
+    /// Of route, in place of messages: requests over HTTP.
+    #[serde(default)]
+    pub(super) requests: Vec<Asking>,
+    /// Of offline: the recipients who are, ascending.
+    #[serde(default)]
+    pub(super) uids: Vec<String>,
     /// What must come of it.
     pub(super) expect: Expected,
 }
@@ -83,10 +90,12 @@ fn group() -> u8 {
 pub(super) enum Expected {
     /// Of before-send: one for each message.
     Verdicts(Vec<ExpectedVerdict>),
-    /// Of persist-after and webhook.
+    /// Of persist-after, webhook and offline.
     Outcome(ExpectedOutcome),
     /// Of connect: one for each connection.
     Decisions(Vec<ExpectedDecision>),
+    /// Of route: one for each request.
+    Answers(Vec<ExpectedAnswer>),
 }
 
 /// A verdict. What is not named is not compared.
@@ -136,7 +145,7 @@ pub(super) struct ExpectedRewrite {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ExpectedOutcome {
-    /// So many leading messages are done.
+    /// So many leading messages, of offline uids, are done.
     Done(u32),
     /// It is to be handed out again.
     Retry(bool),
@@ -163,12 +172,12 @@ pub(super) struct ExpectedRequest {
 impl<'de> Deserialize<'de> for Expected {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(from)?;
-        let decides = value.get(0).is_some_and(|first| {
-            let named = |name: &str| first.get(name).is_some();
-            named("accept") || named("deny")
-        });
-        let read = if decides {
+        let first = value.get(0);
+        let named = |name: &str| first.is_some_and(|first| first.get(name).is_some());
+        let read = if named("accept") || named("deny") {
             serde_json::from_value(value).map(Expected::Decisions)
+        } else if named("response") {
+            serde_json::from_value(value).map(Expected::Answers)
         } else if value.is_array() {
             serde_json::from_value(value).map(Expected::Verdicts)
         } else {
@@ -229,6 +238,21 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, Fixture)>> {
 
 pub(super) fn parse(text: &str) -> Result<Fixture> {
     let fixture: Fixture = serde_json::from_str(text)?;
+    if let Expected::Answers(answers) = &fixture.expect {
+        ensure!(
+            fixture.messages.is_empty()
+                && fixture.connects.is_empty()
+                && answers.len() == fixture.requests.len(),
+            "expect: {} responses for {} requests; there is one for each of the requests, and no messages or connects",
+            answers.len(),
+            fixture.requests.len()
+        );
+        return Ok(fixture);
+    }
+    ensure!(
+        fixture.requests.is_empty(),
+        "expect: the response to each of the requests, such as {{\"response\":{{\"status\":200}}}}"
+    );
     if let Expected::Decisions(decisions) = &fixture.expect {
         ensure!(
             fixture.messages.is_empty() && decisions.len() == fixture.connects.len(),
@@ -244,6 +268,11 @@ pub(super) fn parse(text: &str) -> Result<Fixture> {
         "expect: the decision on each of the connects, such as {{\"accept\":{{}}}} or {{\"deny\":{{}}}}"
     );
     ensure!(!fixture.messages.is_empty(), "messages: at least one");
+    ensure!(
+        fixture.uids.is_empty() || fixture.messages.len() == 1,
+        "messages: {} of them; the uids of a case are of one message",
+        fixture.messages.len()
+    );
     if let Expected::Verdicts(verdicts) = &fixture.expect {
         ensure!(
             verdicts.len() == fixture.messages.len(),
@@ -325,6 +354,15 @@ pub(super) fn persist_after(messages: &[Given]) -> Work {
     Work::PersistAfter {
         incarnation: Incarnation(1),
         messages: committed(messages),
+    }
+}
+
+/// A message as one call of offline, for these recipients.
+pub(super) fn offline(message: &Given, uids: &[String]) -> Work {
+    Work::Offline {
+        incarnation: Incarnation(1),
+        message: Box::new(committed(std::slice::from_ref(message)).remove(0)),
+        uids: uids.iter().map(|uid| Uid::new(uid)).collect(),
     }
 }
 

@@ -6,6 +6,7 @@ mod connects;
 mod fixtures;
 mod keys;
 mod places;
+mod routes;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -29,7 +30,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use turns::{CONNECT, Turn};
+use turns::{CONNECT, ROUTE, Turn};
 
 /// How often a case that passed is repeated for its time.
 const REPEATS: u32 = 20;
@@ -96,9 +97,13 @@ fn write_outcome(name: &str, outcome: &Outcome, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Payloads, or tokens, that come sooner or later.
+/// Payloads, tokens or bodies that come sooner or later.
 fn generated(hook: &str) -> [(String, Given); 3] {
-    let what = if hook == CONNECT { "token" } else { "payload" };
+    let what = match hook {
+        CONNECT => "token",
+        ROUTE => "body",
+        _ => "payload",
+    };
     [
         (format!("an empty {what}"), Given::of("")),
         (
@@ -168,37 +173,7 @@ impl<'a> Bench<'a> {
             &hook,
             &fixture.config,
             &turns::of_fixture(&hook, fixture),
-            &|at, returned| match &fixture.expect {
-                Expected::Outcome(expected) => compare::outcome(expected, returned).into_iter().collect(),
-                Expected::Decisions(expected) => match returned {
-                    Ok(Answer::Decision(found)) => {
-                        let difference = connects::difference(&expected[at], found);
-                        let said = difference.map(|text| format!("connect {}: {text}", at + 1));
-                        said.into_iter().collect()
-                    }
-                    other => vec![format!(
-                        "connect {}: expected a decision, got {}",
-                        at + 1,
-                        show(other)
-                    )],
-                },
-                Expected::Verdicts(expected) => match returned {
-                    Ok(Answer::Verdicts(verdicts)) => verdicts
-                        .iter()
-                        .zip(&expected[at..])
-                        .enumerate()
-                        .filter_map(|(number, (found, expected))| {
-                            let difference = compare::verdict(expected, found)?;
-                            Some(format!("message {}: {difference}", at + number + 1))
-                        })
-                        .collect(),
-                    other => vec![format!(
-                        "message {}: expected verdicts, got {}",
-                        at + 1,
-                        show(other)
-                    )],
-                },
-            },
+            &|at, returned| differences(&fixture.expect, at, returned),
             fixture.expect_keys.as_ref(),
         )?;
         outcome.differences.extend(self.local.places.differences());
@@ -349,10 +324,45 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// How what one call found differs from what was expected, the first part of which has this place.
+fn differences(expected: &Expected, at: usize, returned: &Returned) -> Vec<String> {
+    let place = at + 1;
+    let said = |what: &str, difference: Option<String>| -> Vec<String> {
+        let said = difference.map(|text| format!("{what} {place}: {text}"));
+        said.into_iter().collect()
+    };
+    let other = |what: &str, wanted: &str| {
+        let found = show(returned);
+        vec![format!("{what} {place}: expected {wanted}, got {found}")]
+    };
+    match (expected, returned) {
+        (Expected::Outcome(expected), returned) => compare::outcome(expected, returned).into_iter().collect(),
+        (Expected::Decisions(expected), Ok(Answer::Decision(found))) => {
+            said("connect", connects::difference(&expected[at], found))
+        }
+        (Expected::Decisions(_), _) => other("connect", "a decision"),
+        (Expected::Answers(expected), Ok(Answer::Response(found))) => {
+            said("request", routes::difference(&expected[at], found))
+        }
+        (Expected::Answers(_), _) => other("request", "a response"),
+        (Expected::Verdicts(expected), Ok(Answer::Verdicts(verdicts))) => verdicts
+            .iter()
+            .zip(&expected[at..])
+            .enumerate()
+            .filter_map(|(number, (found, expected))| {
+                let difference = compare::verdict(expected, found)?;
+                Some(format!("message {}: {difference}", place + number))
+            })
+            .collect(),
+        (Expected::Verdicts(_), _) => other("message", "verdicts"),
+    }
+}
+
 fn show(returned: &Returned) -> String {
     match returned {
         Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
         Ok(Answer::Decision(decision)) => connects::show(decision),
+        Ok(Answer::Response(response)) => routes::show(response),
         Ok(Answer::Done { messages, .. }) => format!("{messages} done"),
         Ok(Answer::Requests(requests)) => format!("{} requests", requests.len()),
         Err(failed) => compare::failure(failed),

@@ -184,6 +184,39 @@ fn who_connects_has_a_decision_each() -> Result<()> {
 }
 
 #[test]
+fn requests_have_a_response_each() -> Result<()> {
+    let fixture =
+        |requests: &str, expect: &str| parse(&format!("{{\"requests\":[{requests}],\"expect\":[{expect}]}}"));
+    let asked = r#"{"method":"POST","url":"/a?b=c","headers":{"x":"y"},"body":{"n":1}}"#;
+    let good = fixture(asked, r#"{"response":{"status":200}}"#)?;
+    let [turn] = &super::turns::of_fixture("route", &good)[..] else {
+        panic!("one call");
+    };
+    let Work::Route { request, .. } = &turn.work else {
+        panic!("a call of route");
+    };
+    assert_eq!(
+        (request.method.as_str(), request.url.as_str()),
+        ("POST", "/a?b=c")
+    );
+    assert_eq!((&request.body[..], request.headers.len()), (&b"{\"n\":1}"[..], 1));
+    for (requests, expect, said) in [
+        (
+            asked,
+            r#"{"response":{}},{"response":{}}"#,
+            "2 responses for 1 requests",
+        ),
+        (asked, r#"{"allow":true}"#, "the response to each"),
+        (asked, r#"{"response":{"status":"200"}}"#, "expect"),
+        (r#"{"path":"/"}"#, r#"{"response":{}}"#, "path"),
+    ] {
+        let refused = fixture(requests, expect).expect_err(expect).to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    Ok(())
+}
+
+#[test]
 fn payloads_are_text_or_json() -> Result<()> {
     let text =
         r#"{"from":"ann","channel_type":1,"channel_id":"a@b","payload":"plain","topic":"t","expire":7}"#;

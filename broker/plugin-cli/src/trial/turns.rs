@@ -1,44 +1,65 @@
-//! Calls that are made one after the other: batches of messages of one channel, or connections.
+//! Calls that are made one after the other: batches of messages of one channel, connections, or requests over HTTP.
 
 use super::connects::Connecting;
 use super::fixtures::{self, Fixture, Given};
+use super::routes::Asking;
 use penstock_core::hooks::call::Work;
 use penstock_core::types::ChannelKey;
 
 /// The hook whose calls are about connections.
 pub(super) const CONNECT: &str = "connect";
+/// The hook whose calls are about requests over HTTP.
+pub(super) const ROUTE: &str = "route";
+/// The hook whose calls are about one message and recipients of it.
+pub(super) const OFFLINE: &str = "offline";
+/// Who is offline in a case that does not say it.
+const ABSENT: &str = "bob";
 
 /// One call.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     pub(super) channel: Option<ChannelKey>,
     pub(super) work: Work,
-    /// How many messages or connections come before it in its case.
+    /// How many messages, connections or requests come before it in its case.
     pub(super) at: usize,
+}
+
+impl Turn {
+    /// A call that is about no channel.
+    pub(super) fn alone((at, work): (usize, Work)) -> Turn {
+        Turn {
+            channel: None,
+            work,
+            at,
+        }
+    }
 }
 
 /// The calls of a fixture.
 pub(super) fn of_fixture(hook: &str, fixture: &Fixture) -> Vec<Turn> {
-    if hook != CONNECT {
-        return of_messages(hook, &fixture.messages);
-    }
-    let turn = |(at, connecting): (usize, &Connecting)| Turn {
-        channel: None,
-        work: connecting.work(),
-        at,
+    let work: Vec<Work> = match hook {
+        CONNECT => fixture.connects.iter().map(Connecting::work).collect(),
+        ROUTE => fixture.requests.iter().map(Asking::work).collect(),
+        OFFLINE if !fixture.uids.is_empty() => return of_pages(&fixture.messages, &fixture.uids),
+        _ => return of_messages(hook, &fixture.messages),
     };
-    fixture.connects.iter().enumerate().map(turn).collect()
+    work.into_iter().enumerate().map(Turn::alone).collect()
 }
 
-/// The calls for messages: those of one channel that follow each other are one batch. A gate gets each as somebody's token.
+/// The calls for messages: those of one channel that follow each other are one batch. A gate gets each as somebody's token, a
+/// router as the body of a request.
 pub(super) fn of_messages(hook: &str, messages: &[Given]) -> Vec<Turn> {
-    if hook == CONNECT {
-        let turn = |(at, given): (usize, &Given)| Turn {
-            channel: None,
-            work: Connecting::with_token(&given.text()).work(),
-            at,
-        };
-        return messages.iter().enumerate().map(turn).collect();
+    let alone: Option<fn(&str) -> Work> = match hook {
+        CONNECT => Some(|text| Connecting::with_token(text).work()),
+        ROUTE => Some(|text| Asking::with_body(text).work()),
+        _ => None,
+    };
+    if let Some(work) = alone {
+        let works = messages.iter().map(|given| work(&given.text()));
+        return works.enumerate().map(Turn::alone).collect();
+    }
+    if hook == OFFLINE {
+        return of_pages(messages, &[ABSENT.to_owned()]);
     }
     let mut at = 0;
     let batches = messages.chunk_by(|left, right| left.channel() == right.channel());
@@ -53,6 +74,16 @@ pub(super) fn of_messages(hook: &str, messages: &[Given]) -> Vec<Turn> {
             turn
         })
         .collect()
+}
+
+/// A call for each message, with these recipients.
+pub(super) fn of_pages(messages: &[Given], uids: &[String]) -> Vec<Turn> {
+    let turn = |(at, given): (usize, &Given)| Turn {
+        channel: Some(given.channel()),
+        work: fixtures::offline(given, uids),
+        at,
+    };
+    messages.iter().enumerate().map(turn).collect()
 }
 
 fn work(hook: &str, messages: &[Given]) -> Work {

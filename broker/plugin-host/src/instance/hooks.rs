@@ -5,14 +5,15 @@ use crate::chance::seed_of;
 use crate::contract::{Done, Event, FailureKind, GuestFailure, Operation, SharedFrame};
 use crate::frame;
 use crate::requests;
+use crate::routes;
 use crate::session;
 use crate::typed;
 use bytes::Bytes;
-use penstock_core::hooks::call::{Answer, Failed, KvChange, KvOperation, Returned};
+use penstock_core::hooks::call::{Answer, Failed, HttpRequest, KvChange, KvOperation, Returned};
 use penstock_core::hooks::gates::Request;
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Draft, Message};
-use penstock_core::types::{ChannelKey, Incarnation};
+use penstock_core::types::{ChannelKey, Incarnation, Uid};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,17 @@ impl Guest {
             .map_err(|why| self.bad(&why))
     }
 
+    pub(super) fn route(&mut self, request: &HttpRequest, wall_ms: u64) -> Returned {
+        let Some(function) = self.route else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        self.moment(wall_ms, seed_of(request.url.as_bytes(), wall_ms));
+        let (found,) = self.run(&function, (routes::request(request),))?;
+        routes::checked(found)
+            .map(Answer::Response)
+            .map_err(|why| self.bad(&why))
+    }
+
     pub(super) fn persist_after(
         &mut self,
         channel: &ChannelKey,
@@ -67,6 +79,28 @@ impl Guest {
         match result {
             Ok(done) => self.done(done, messages.len()),
             Err(failure) => Err(self.failure("persist-after", &failure)),
+        }
+    }
+
+    /// Tells of a page of offline recipients of a message.
+    pub(super) fn take_note(
+        &mut self,
+        channel: &ChannelKey,
+        incarnation: Incarnation,
+        (message, uids): (&Message, &[Uid]),
+    ) -> Returned {
+        let Some(function) = self.offline else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        let (arena, index) = self.committed(channel, incarnation, std::slice::from_ref(message));
+        let (result,) = self.run(&function, (arena, index, texts(uids)))?;
+        match result {
+            Ok(done) if done as usize <= uids.len() => Ok(Answer::Done {
+                messages: done,
+                changes: Vec::new(),
+            }),
+            Ok(done) => Err(self.bad(&format!("{done} uids done of {}", uids.len()))),
+            Err(failure) => Err(self.failure("offline", &failure)),
         }
     }
 
@@ -147,4 +181,9 @@ impl Guest {
             FailureKind::Retry | FailureKind::Busy => Failed::Retry { after },
         }
     }
+}
+
+/// Users as texts.
+fn texts(uids: &[Uid]) -> Vec<String> {
+    uids.iter().map(|uid| uid.as_str().to_owned()).collect()
 }

@@ -21,6 +21,12 @@ api = "1"
 hooks = ["connect"]
 "#;
 
+pub(super) const ROUTER: &str = r#"name = "router"
+version = "0.1.0"
+api = "1"
+hooks = ["route"]
+"#;
+
 /// Answers of `before-send`: where the arena and the index begin and how long they are.
 pub(super) const ALLOW: &str = "(call $answer (i32.const 1024) (i32.const 0) (i32.const 1024) (i32.const 0))";
 
@@ -132,6 +138,29 @@ pub(super) fn gate(connect: &str, attributes: &[u32]) -> Vec<u8> {
         data(attributes)
     );
     module("gate", GATE, &text)
+}
+
+/// A router whose `handle` has this body; it returns with `$respond`: status, headers among the words at 2048, where the body begins
+/// and how long it is.
+pub(super) fn router(handle: &str, headers: &[u32]) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  {COMMON}
+  (data (i32.const 2048) "{}")
+  (func (export "penstock:plugin/lifecycle@1.0.0#init") (param i32 i32) (result i32)
+    (i32.store8 (i32.const 1024) (i32.const 0)) (i32.const 1024))
+  (func $respond (param i32) (param i32) (param i32) (param i32) (result i32)
+    (i32.store16 (i32.const 1024) (local.get 0))
+    (i32.store (i32.const 1028) (i32.const 2048)) (i32.store (i32.const 1032) (local.get 1))
+    (i32.store (i32.const 1036) (local.get 2)) (i32.store (i32.const 1040) (local.get 3)) (i32.const 1024))
+  (func $deep (call $deep))
+  (func (export "penstock:plugin/route@1.0.0#handle") (param i32) (param i32) (param $url i32) (param $url-length i32)
+    (param i32) (param $header-count i32) (param $body i32) (param $body-length i32) (result i32) {handle})
+  (func (export "cabi_post_penstock:plugin/route@1.0.0#handle") (param i32)
+    (global.set $heap (i32.const 8192))))"#,
+        data(headers)
+    );
+    module("router", ROUTER, &text)
 }
 
 /// Memory, an allocator that is reset after each call, and the text `spam!` at 3072.

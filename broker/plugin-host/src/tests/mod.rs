@@ -6,6 +6,7 @@ mod golden;
 mod guests;
 mod hostile;
 mod outside;
+mod route;
 mod running;
 
 use crate::component::digest;
@@ -90,7 +91,7 @@ impl Bench {
     fn ask(&self, version: &Version, within: Duration, work: Work) -> Returned {
         let call = Call {
             version: version.clone(),
-            channel: (!matches!(work, Work::Connect { .. }))
+            channel: (!matches!(work, Work::Connect { .. } | Work::Route { .. }))
                 .then(|| ChannelKey::new("room", ChannelKind::GROUP)),
             within,
             work,

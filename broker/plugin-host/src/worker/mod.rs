@@ -419,7 +419,8 @@ fn messages(call: &Call) -> u64 {
     let count = match &call.work {
         Work::BeforeSend { drafts, .. } => drafts.len(),
         Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => messages.len(),
-        Work::Connect { .. } => 0,
+        Work::Offline { .. } => 1,
+        Work::Connect { .. } | Work::Route { .. } => 0,
     };
     u64::try_from(count).unwrap_or(u64::MAX)
 }

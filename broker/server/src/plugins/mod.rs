@@ -228,7 +228,7 @@ impl Plugins {
     pub fn check(&self, binding: &Binding) -> Result<(), String> {
         match binding.hook {
             Hook::Webhook => self.webhooks.check(binding),
-            Hook::PersistAfter | Hook::Connect => {
+            Hook::PersistAfter | Hook::Offline | Hook::Connect | Hook::Route => {
                 let grants = serde_json::from_slice(&binding.grants).unwrap_or_default();
                 let checked = self.outside.check(&grants);
                 checked.map_err(|why| format!("grants: {why}"))
@@ -251,9 +251,11 @@ impl crate::driver::Plugins for Plugins {
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
         match &call.work {
             Work::Webhook { .. } => self.webhooks.call(&self.host, call, reply),
-            Work::BeforeSend { .. } | Work::PersistAfter { .. } | Work::Connect { .. } => {
-                self.host.call(call, reply)
-            }
+            Work::BeforeSend { .. }
+            | Work::PersistAfter { .. }
+            | Work::Connect { .. }
+            | Work::Offline { .. }
+            | Work::Route { .. } => self.host.call(call, reply),
         }
     }
 

@@ -3,10 +3,13 @@
 //!
 //! The key `messages/KIND/CHANNEL` grows once for a batch, by all of its messages; `from/SENDER` grows with each message. Both are
 //! exact, whatever is handed out again.
+//!
+//! A second binding, with the hook `route`, shows them: `GET /plugins/tally/from/SENDER` answers the number of that key.
 
-use penstock_plugin_sdk::{Batch, Consumer, Done, Failure, KvChange};
+use penstock_plugin_sdk::host::kv;
+use penstock_plugin_sdk::{Batch, Consumer, Done, Failure, HttpRequest, HttpResponse, KvChange, Router};
 
-/// The consumer. All that it knows stands in its keys.
+/// Consumer and router. All that they know stands in their keys.
 pub struct Tally;
 
 impl Consumer for Tally {
@@ -38,7 +41,24 @@ impl Consumer for Tally {
     }
 }
 
-penstock_plugin_sdk::consumer!(Tally);
+impl Router for Tally {
+    fn new(_config: &str) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    fn handle(&mut self, request: HttpRequest) -> HttpResponse {
+        if request.method != "GET" {
+            return HttpResponse::text(405, "only messages count: GET").with("allow", "GET");
+        }
+        match kv::get(request.path().trim_start_matches('/')) {
+            Ok(Some(number)) => HttpResponse::new(200, number).with("content-type", "text/plain"),
+            Ok(None) => HttpResponse::text(404, "nothing was counted under this key"),
+            Err(error) => HttpResponse::text(503, format!("the key cannot be read: {error:?}")),
+        }
+    }
+}
+
+penstock_plugin_sdk::consumer_and_router!(Tally);
 
 /// What follows a word, up to a space or a quotation mark.
 fn argument<'a>(text: &'a str, word: &str) -> Option<&'a str> {

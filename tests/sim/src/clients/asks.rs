@@ -62,15 +62,19 @@ pub(super) struct Calls {
     registers: Vec<Register>,
     /// (user, channel) → position that this user has seen.
     seen: std::collections::BTreeMap<(usize, usize), u64>,
+    /// Members of every group of users who never connect.
+    absent: Vec<Arc<str>>,
 }
 
 impl Calls {
-    pub(super) fn new(_talks: &[Talk], rng: &mut Rng, oracle: &mut Oracle) -> Calls {
+    pub(super) fn new(absent: Vec<Arc<str>>, rng: &mut Rng, oracle: &mut Oracle) -> Calls {
+        oracle.notified.never_connect(&absent);
         let registers = vec![Register::New; rng.index(3) + 1];
         for _ in &registers {
             oracle.registers.add();
         }
         Calls {
+            absent,
             registers,
             seen: std::collections::BTreeMap::new(),
         }
@@ -137,7 +141,8 @@ impl Clients {
             if !self.talks[channel].ready {
                 let members = self.talks[channel].members.clone();
                 let subscribers = members.iter().map(|&user| Uid(self.users[user].uid.clone()));
-                let ask = put_channel(group_name(channel), subscribers.collect());
+                let absent = self.calls.absent.iter().map(|uid| Uid(uid.clone()));
+                let ask = put_channel(group_name(channel), subscribers.chain(absent).collect());
                 self.ask(ask, Purpose::Group(channel), wishes);
             }
         }

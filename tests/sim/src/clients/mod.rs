@@ -9,6 +9,7 @@ pub use asks::Purpose;
 pub use wish::Wish;
 
 use crate::oracle::{Oracle, State, number};
+use crate::plugins::absent;
 use crate::rng::{Rng, Stream};
 use crate::settings::Settings;
 use penstock_core::client::{ClientFrame, Connect, Protocol, Secret, Send, Subscribe};
@@ -152,7 +153,7 @@ impl Clients {
         oracle.users = users.iter().map(|user| user.uid.clone()).collect();
         let talks = asks::talks(settings, &mut rng, &users, oracle);
         Clients {
-            calls: asks::Calls::new(&talks, &mut rng, oracle),
+            calls: asks::Calls::new(absent(settings.seed), &mut rng, oracle),
             users,
             talks,
             nodes: settings.nodes,

@@ -170,6 +170,8 @@ mod tests {
             exact: false,
             patience: Duration::ZERO,
             inline: false,
+            public: false,
+            events: penstock_core::plugins::Events::default(),
         };
         let bound = Bound::new(binding, 5, 5, 1, &plugin);
         Registry::new(5, vec![plugin], vec![bound])

@@ -19,6 +19,7 @@ pub mod m_19_connect;
 mod m_8;
 pub mod pc_1;
 pub mod pc_5;
+pub mod pr_4;
 pub mod s_16;
 mod sl_1;
 pub mod sl_9;

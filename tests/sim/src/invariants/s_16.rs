@@ -65,7 +65,7 @@ pub struct Suspended {
 /// Whether an end speaks against the code, if it says anything.
 fn is_bad(returned: &Returned) -> Option<bool> {
     match returned {
-        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_))
+        Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_) | Answer::Response(_))
         | Err(Failed::Retry { .. } | Failed::Poison | Failed::Undelivered { .. } | Failed::Gone) => {
             Some(false)
         }
@@ -150,7 +150,8 @@ impl Suspended {
         let (version, head) = (
             &call.version,
             match &call.work {
-                Work::BeforeSend { .. } | Work::Connect { .. } => None,
+                Work::BeforeSend { .. } | Work::Connect { .. } | Work::Route { .. } => None,
+                Work::Offline { message, .. } => call.channel.clone().zip(Some(message.seq)),
                 Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => {
                     let first = messages.first().map(|message| message.seq);
                     call.channel.clone().zip(first)

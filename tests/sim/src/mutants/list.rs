@@ -323,6 +323,20 @@ pub static ALL: &[Mutant] = &[
         "Sleeping channels in which a binding is behind are not looked for after a restart (PC-1).",
     ),
     mutant(
+        "unknown-presence-is-offline",
+        3,
+        400,
+        Plant::Hooks(|faults| faults.unknown_presence_is_offline = true),
+        "A plugin is told that somebody is offline of whom it is not known (PR-4).",
+    ),
+    mutant(
+        "offline-pages-skipped",
+        3,
+        400,
+        Plant::Hooks(|faults| faults.pages_skipped = true),
+        "A message is done for the hook offline after the first page of its members (PC-1).",
+    ),
+    mutant(
         "window-grows-on-redelivery",
         3,
         400,

@@ -12,6 +12,7 @@ use crate::invariants::m_19::{Judged, Shown, original};
 use crate::invariants::m_19_connect::Entries;
 use crate::invariants::pc_1::Followed;
 pub use crate::invariants::pc_5::Sessions;
+use crate::invariants::pr_4::Notified;
 use crate::invariants::s_16::Suspended;
 use bytes::Bytes;
 use penstock_core::message::Message;
@@ -118,6 +119,8 @@ pub struct Oracle {
     pub suspended: Suspended,
     /// What bindings that follow channels have done.
     pub followed: Followed,
+    /// Of which offline recipients bindings were told.
+    pub notified: Notified,
     /// What the keys of plugins count.
     pub counted: Counted,
     by_key: BTreeMap<ChannelKey, usize>,

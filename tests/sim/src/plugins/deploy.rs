@@ -237,6 +237,8 @@ impl Deployer {
             exact: follows && self.exact,
             patience: self.patience,
             inline: true,
+            public: false,
+            events: penstock_core::plugins::Events::default(),
         }
     }
 

@@ -101,6 +101,8 @@ impl Gatekeeper {
             exact: false,
             patience: Duration::from_secs(60),
             inline: true,
+            public: false,
+            events: penstock_core::plugins::Events::default(),
         };
         Change::Bind {
             binding: Box::new(binding),

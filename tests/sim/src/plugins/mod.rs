@@ -3,9 +3,11 @@
 
 mod deploy;
 mod gatekeeper;
+mod notifier;
 
 pub use deploy::{Deployer, changed_by};
 pub use gatekeeper::{BANNED, Gatekeeper};
+pub use notifier::{Notifier, absent};
 
 use crate::invariants::m_19::{marked, number};
 use crate::oracle;
@@ -64,6 +66,8 @@ pub struct Plugins {
     pub deployer: Option<Deployer>,
     /// Who binds gates and speaks for them, beside a deployer.
     pub gatekeeper: Option<Gatekeeper>,
+    /// Who binds a plugin to offline recipients, beside a deployer.
+    pub notifier: Option<Notifier>,
 }
 
 impl Plugins {
@@ -80,6 +84,7 @@ impl Plugins {
             latency,
             calm: false,
             gatekeeper: Gatekeeper::new(seed).filter(|_| deployer.is_some()),
+            notifier: Notifier::new(seed).filter(|_| deployer.is_some()),
             deployer,
         }
     }
@@ -146,6 +151,19 @@ impl Plugins {
             }),
             _ => Ok(good),
         }
+    }
+
+    /// How many of so many offline recipients of a message the code has done, or what it wants.
+    pub fn noted(&mut self, version: &Version, message: &Message, uids: usize) -> Result<usize, Failed> {
+        self.done(version, std::slice::from_ref(message))?;
+        let Some(notifier) = self.notifier.as_mut().filter(|_| !self.calm) else {
+            return Ok(uids);
+        };
+        Ok(if notifier.index(4) == 0 {
+            notifier.index(uids + 1)
+        } else {
+            uids
+        })
     }
 
     /// What becomes of a delivery of committed messages: the endpoint takes it, fails, wants a pause, is left alone or gone, or the

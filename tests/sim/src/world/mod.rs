@@ -8,6 +8,7 @@ mod gates;
 mod gateway;
 mod inject;
 mod node;
+mod notices;
 mod operator;
 mod phases;
 mod plugins;
@@ -332,6 +333,7 @@ impl World {
             );
         }
         self.invariants.given(node, &event);
+        self.take_note_of((node, shard), &event);
         let mut effects = std::mem::take(&mut self.effects);
         let salt = self.loss_rng.draw();
         let owner = &mut self.nodes[node];
@@ -352,12 +354,6 @@ impl World {
             per_mille: self.settings.miss_permille,
             pinned: &pinned,
         });
-        if let Event::PluginReturned { token, returned } = &event {
-            let ended = (*token, returned);
-            self.oracle
-                .suspended
-                .returned(local.monotonic, (node, shard), ended);
-        }
         host.shard.handle(local, event, &rows, &mut effects);
         let acts = host.shard.registry_revision();
         self.take_note((node, shard), acts, &effects);

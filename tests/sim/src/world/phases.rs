@@ -86,6 +86,11 @@ impl World {
                 self.clients.say(self.now, user, channel, &mut self.oracle);
             }
         }
+        let open = self.clients.users.iter().filter_map(|user| match user.link {
+            Link::Up { connection } => Some(connection),
+            Link::Down { .. } | Link::Opening { .. } => None,
+        });
+        self.oracle.notified.peaceful = open.collect();
         self.phase = Phase::Converging;
     }
 

@@ -32,6 +32,8 @@ impl World {
             self.oracle.suspended.lost(place, &call.version);
         }
         let (after, returned) = match call.work {
+            // Nobody asks over HTTP here.
+            Work::Route { .. } => (Duration::ZERO, Err(Failed::Call(Failure::NotReady))),
             Work::Connect { request, .. } => self.ask_gate(fate, &call.version, &request),
             Work::BeforeSend { drafts, .. } => {
                 let channel = call.channel.expect("drafts are of a channel");
@@ -45,6 +47,19 @@ impl World {
                 let channel = call.channel.expect("messages are of a channel");
                 let run = (&channel, incarnation, &messages[..]);
                 self.follow(place, fate, &call.version, (run, None))
+            }
+            Work::Offline {
+                incarnation,
+                message,
+                uids,
+            } => {
+                let channel = call.channel.expect("messages are of a channel");
+                self.notify(
+                    place,
+                    fate,
+                    &call.version,
+                    (&channel, incarnation, &message, &uids),
+                )
             }
             Work::Webhook { window, messages } => {
                 let channel = call.channel.expect("messages are of a channel");
@@ -62,6 +77,7 @@ impl World {
     pub(super) fn take_note(&mut self, place: (usize, u16), acts: Option<u64>, effects: &[Effect]) {
         self.oracle.entries.acts(self.now, place, acts);
         for effect in effects {
+            self.take_note_of_question(place, effect);
             if let Effect::Registry(registry) = effect {
                 self.oracle.judged.learned(registry);
                 if let Err(detail) = self.oracle.suspended.learned(registry, self.nodes.len()) {
@@ -139,7 +155,7 @@ impl World {
     /// A binding works on committed messages. What it has done it has done, whether its answer arrives or not.
     fn follow(
         &mut self,
-        (node, shard): (usize, u16),
+        place: (usize, u16),
         fate: Fate,
         version: &Version,
         ((channel, incarnation, messages), window): (HandedOut<'_>, Option<Window>),
@@ -153,17 +169,8 @@ impl World {
             self.handed.push(committed);
             self.oracle.saw(channel, message, &version.binding);
         }
-        // The registry under which the call was made is the one that its shard acts on.
-        let acts = self.nodes[node].hosts[usize::from(shard)]
-            .shard
-            .registry_revision();
-        let registry = acts
-            .and_then(|revision| self.oracle.judged.registry(revision))
-            .cloned();
-        let bound = registry
-            .as_ref()
-            .and_then(|registry| registry.binding(&version.binding));
-        let Some(bound) = bound else {
+        let (acts, bound) = self.bound_of(place, version);
+        let Some(bound) = &bound else {
             let detail = format!("{version:?} is called, and registry {acts:?} has no such binding");
             self.oracle.violate("M-19", detail);
             return (Duration::ZERO, Err(Failed::Call(Failure::NotReady)));
@@ -195,6 +202,20 @@ impl World {
                 Ok(count) => (after, Ok(self.all_done(bound, incarnation, &messages[..count]))),
             },
         }
+    }
+
+    /// The binding of a call, under the registry that its shard acts on: under that one it was made.
+    pub(super) fn bound_of(
+        &self,
+        (node, shard): (usize, u16),
+        version: &Version,
+    ) -> (Option<u64>, Option<Arc<Bound>>) {
+        let acts = self.nodes[node].hosts[usize::from(shard)]
+            .shard
+            .registry_revision();
+        let registry = acts.and_then(|revision| self.oracle.judged.registry(revision));
+        let bound = registry.and_then(|registry| registry.binding(&version.binding));
+        (acts, bound.cloned())
     }
 
     /// These messages are done.
@@ -230,6 +251,12 @@ impl World {
             }
             let records = census::records_of(&self.nodes, incarnation, meta);
             for bound in follows {
+                if bound.binding.hook == Hook::Offline {
+                    if let Some(missing) = self.not_told(bound, key, (incarnation, &records)) {
+                        return Some(missing);
+                    }
+                    continue;
+                }
                 if let Some(seq) = self.oracle.followed.missing(bound, incarnation, &records) {
                     let id = &bound.binding.id;
                     return Some(format!("{id} has neither done {seq} of {key} nor given it up"));
@@ -301,6 +328,8 @@ impl World {
         }
         let gates = self.plugins.gatekeeper.as_mut();
         asks.extend(gates.and_then(|keeper| keeper.next(&registry, self.nodes.len())));
+        let notifier = self.plugins.notifier.as_mut();
+        asks.extend(notifier.and_then(|notifier| notifier.next(&registry, self.nodes.len())));
         if deployer.index(5) == 0 {
             let node = deployer.index(self.nodes.len());
             let list = LettersAsk::List {
@@ -365,6 +394,8 @@ impl World {
         let mut repairs = deployer.repairs(&registry, suspended.as_ref());
         let gates = self.plugins.gatekeeper.as_mut().zip(suspended.as_ref());
         repairs.extend(gates.and_then(|(keeper, version)| keeper.repair(&registry, version)));
+        let notifier = self.plugins.notifier.as_mut().zip(suspended.as_ref());
+        repairs.extend(notifier.and_then(|(notifier, version)| notifier.repair(&registry, &version.binding)));
         self.ask_changes(repairs.into_iter().map(|change| (node, change)).collect());
     }
 

@@ -93,6 +93,7 @@ pub(super) fn failure_of(why: Refused) -> Failure {
         | Refused::StillBound
         | Refused::NoHook
         | Refused::NotFollowing
+        | Refused::RouteBound
         | Refused::Fixed
         | Refused::TooManyPlugins
         | Refused::TooManyBindings

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use penstock_core::hooks::pipeline::{Failure, OnError, Policy};
 use penstock_core::hooks::registry::{
-    Binding, Change, DisabledBy, Hook, PATIENCE, Pattern, Selector, StartAt,
+    Binding, Change, DisabledBy, Events, Hook, PATIENCE, Pattern, ROUTE_DEADLINE_MAX, Selector, StartAt,
 };
 use penstock_core::types::Uid;
 use serde::Deserialize;
@@ -27,6 +27,10 @@ const ATTEMPTS_MAX: u32 = 10;
 const WEBHOOK_DEADLINE_MS: u64 = 15_000;
 const WEBHOOK_ATTEMPTS_MAX: u32 = 0;
 const PATIENCE_S: u64 = 24 * 3_600;
+/// The same for requests over HTTP.
+const ROUTE_DEADLINE_MS: u64 = 5_000;
+/// The grant to answer requests without the API key.
+const PUBLIC: &str = "route:public";
 
 /// A binding as an operator writes it.
 #[derive(Deserialize)]
@@ -212,8 +216,12 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
     })?;
     let (deadline_ms, attempts_max) = match hook {
         Hook::Webhook => (WEBHOOK_DEADLINE_MS, WEBHOOK_ATTEMPTS_MAX),
-        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect => (DEADLINE_MS, ATTEMPTS_MAX),
+        Hook::Route => (ROUTE_DEADLINE_MS, ATTEMPTS_MAX),
+        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect | Hook::Offline => (DEADLINE_MS, ATTEMPTS_MAX),
     };
+    let deadline = Duration::from_millis(wanted.deadline_ms.unwrap_or(deadline_ms));
+    let public = wanted.grants.contains(PUBLIC);
+    check_route(hook, &wanted.selector, deadline, public)?;
     let patience = Duration::from_secs(wanted.patience_s.unwrap_or(PATIENCE_S));
     if !PATIENCE.contains(&patience) {
         let (least, most) = (PATIENCE.start().as_secs(), PATIENCE.end().as_secs());
@@ -230,9 +238,14 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
                 .to_owned(),
         );
     }
+    let events = match hook {
+        Hook::Webhook => events(wanted.config.get("events"))?,
+        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect | Hook::Offline => Events::default(),
+    };
     let bytes = |value: &Value| Bytes::from(value.to_string());
-    // Changes of keys are exact only in windows that are fixed.
-    let exact = wanted.exact || (hook == Hook::PersistAfter && wanted.grants.contains("kv"));
+    // Changes of keys are exact only in windows that are fixed, and told of offline recipients nobody changes any.
+    let exact = (wanted.exact && hook != Hook::Offline)
+        || (hook == Hook::PersistAfter && wanted.grants.contains("kv"));
     Ok(Binding {
         id: Arc::from(id),
         plugin: Arc::from(wanted.plugin),
@@ -243,7 +256,7 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
             uids: wanted.selector.uids.iter().map(|uid| Uid::new(uid)).collect(),
         },
         priority: wanted.priority,
-        deadline: Duration::from_millis(wanted.deadline_ms.unwrap_or(deadline_ms)),
+        deadline,
         on_error: on_error(&wanted.on_error),
         grants: bytes(&json!(wanted.grants)),
         config: bytes(&Value::Object(wanted.config)),
@@ -257,7 +270,52 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
         exact,
         patience,
         inline: wanted.inline.unwrap_or(true),
+        public,
+        events,
     })
+}
+
+/// What is said of a route alone, and what cannot be said of one.
+fn check_route(
+    hook: Hook,
+    selector: &WantedSelector,
+    deadline: Duration,
+    public: bool,
+) -> Result<(), String> {
+    if hook != Hook::Route {
+        return match public {
+            true => Err(format!("grants: `{PUBLIC}` is for the hook `route` alone")),
+            false => Ok(()),
+        };
+    }
+    let WantedSelector {
+        channel_types,
+        channel_ids,
+        uids,
+    } = selector;
+    if !(channel_types.is_empty() && channel_ids.is_empty() && uids.is_empty()) {
+        return Err(
+            "selector: a request over HTTP is of no channel and no user, so `route` takes none: leave it out"
+                .to_owned(),
+        );
+    }
+    if deadline > ROUTE_DEADLINE_MAX {
+        let most = ROUTE_DEADLINE_MAX.as_millis();
+        return Err(format!("deadline_ms: at most {most} for the hook `route`"));
+    }
+    Ok(())
+}
+
+/// The events that the configuration of a webhook names; without any, those that are the rule.
+fn events(wanted: Option<&Value>) -> Result<Events, String> {
+    let Some(wanted) = wanted else {
+        return Ok(Events::default());
+    };
+    let names = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
+    let known = |events: Events, name: &Value| events.with(name.as_str()?);
+    let events = names.iter().try_fold(Events::NONE, known);
+    let events = events.filter(|_| wanted.is_array());
+    events.ok_or_else(|| format!("config: `events`: a list of {}", Events::NAMES.join(", ")))
 }
 
 fn on_error(wanted: &OnErrorOf) -> OnError {

@@ -3,11 +3,13 @@
 mod bindings;
 mod keys;
 mod letters;
+mod routes;
 mod shown;
 
 pub(super) use bindings::{bind, bindings, switch, unbind};
 pub(super) use keys::{KEY_BODY_BYTES_MAX, delete as delete_key, key, keys, set as set_key};
 pub(super) use letters::{change as change_letter, letters};
+pub(super) use routes::answer;
 
 use super::State;
 use super::json::{Body, failed, refusal, unexpected};

@@ -130,6 +130,28 @@ fn b73_bombs_after_a_message_is_stored() -> Result<()> {
 }
 
 #[test]
+fn b73_bombs_for_who_is_offline() -> Result<()> {
+    const NAME: &str = "scripted-notifier";
+    let node = bombed(NAME)?;
+    let process = node.process();
+    // Of the two members one is the sender, and the other one has no session in the beginning.
+    let mut raw = Raw::session(node.websocket(), "alice", "d")?;
+    let bombs = ["trap", "panic", "grow", "loop", "recurse", "overdone", "flood"];
+    for (round, word) in bombs.into_iter().enumerate() {
+        bind_again(&node, NAME, "offline", (round, word))?;
+        ensure!(send(&mut raw, "bombed", &format!("{word} bomb"), word)? == SUCCESS);
+        if word != "flood" {
+            until("the plugin fails", || Ok(failures(&node, NAME)? > 0))?;
+        }
+        beside(&node, word, || {
+            ensure!(send(&mut raw, "bombed", &format!("{word} after"), "fine")? == SUCCESS);
+            Ok(())
+        })?;
+    }
+    still_serves(&node, process, "bombs in a notifier")
+}
+
+#[test]
 fn b73_bombs_while_somebody_connects() -> Result<()> {
     const NAME: &str = "scripted-gate";
     let node = bombed(NAME)?;
@@ -157,6 +179,38 @@ fn b73_bombs_while_somebody_connects() -> Result<()> {
         assert_eq!(code("any")?, SUCCESS, "after {word}");
     }
     still_serves(&node, process, "bombs in a gate")
+}
+
+#[test]
+fn b73_bombs_while_somebody_asks_over_http() -> Result<()> {
+    const NAME: &str = "scripted-router";
+    let node = bombed(NAME)?;
+    let process = node.process();
+    let bombs = ["trap", "panic", "grow", "loop", "recurse", "huge", "flood"];
+    for (round, word) in bombs.into_iter().enumerate() {
+        let deadline_ms = if word == "loop" { 500 } else { 5_000 };
+        let binding = json!({
+            "plugin": NAME, "hook": "route", "deadline_ms": deadline_ms, "grants": ["kv"], "config": { "round": round },
+        });
+        bind(&node, NAME, &binding)?;
+        let status =
+            |word: &str| Ok::<_, anyhow::Error>(get(node.http(), &format!("/plugins/{NAME}/{word}"))?.status);
+        beside(&node, word, || {
+            for _ in 0..3 {
+                let status = status(word)?;
+                let wanted = match word {
+                    // A flood of lines is cut short, and harms nothing.
+                    "flood" => 200,
+                    "huge" => 502,
+                    _ => 503,
+                };
+                ensure!(status == wanted, "{word}: {status}");
+            }
+            Ok(())
+        })?;
+        assert_eq!(status("tag")?, 200, "after {word}");
+    }
+    still_serves(&node, process, "bombs in a router")
 }
 
 #[test]

@@ -37,9 +37,9 @@ pub(super) fn say_all(node: &Node, texts: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What the consumer was asked and how it answered: outcome, position, and the first word of the message.
-fn lines(node: &Node) -> Result<Vec<String>> {
-    let logs = get(node.http(), &format!("/v1/bindings/{NAME}/logs"))?.body;
+/// What the plugin of a binding was asked and how it answered: outcome, position, and the first word of the message.
+pub(super) fn lines_of(node: &Node, id: &str) -> Result<Vec<String>> {
+    let logs = get(node.http(), &format!("/v1/bindings/{id}/logs"))?.body;
     let logs = logs.as_array().with_context(|| logs.to_string())?;
     let lines = logs.iter().filter_map(|line| line["text"].as_str());
     // The broker's own lines about failures stand between them.
@@ -56,9 +56,14 @@ fn lines(node: &Node) -> Result<Vec<String>> {
 
 /// The lines, once this one is among them.
 pub(super) fn lines_until(node: &Node, wanted: &str) -> Result<Vec<String>> {
+    lines_of_until(node, NAME, wanted)
+}
+
+/// The same for another binding.
+pub(super) fn lines_of_until(node: &Node, id: &str, wanted: &str) -> Result<Vec<String>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let lines = lines(node)?;
+        let lines = lines_of(node, id)?;
         if lines.iter().any(|line| line == wanted) {
             return Ok(lines);
         }

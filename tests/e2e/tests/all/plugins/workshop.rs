@@ -5,7 +5,7 @@ use super::desk::Desk;
 use super::{next_text, say, with};
 use crate::make_group;
 use anyhow::{Context, Result, ensure};
-use penstock_e2e::{Client, Node, PATIENCE, Raw};
+use penstock_e2e::{Client, Node, PATIENCE, Raw, post};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -135,6 +135,30 @@ fn a_new_consumer_is_told_of_stored_messages() -> Result<()> {
 }
 
 #[test]
+fn a_new_notifier_is_told_who_is_offline() -> Result<()> {
+    let node = Node::start(&[])?;
+    let desk = Desk::of(&node)?;
+    desk.says(&["new", "shout", "--lang", "rust", "--hook", "offline"])?;
+    let tried = desk.says(&["test", "--dir", "shout"])?;
+    assert!(tried.contains(" 0 failed"), "{tried}");
+    let row = desk.says(&["bench", "--dir", "shout", "--calls", "50"])?;
+    assert!(row.contains("a message (50 calls)"), "{row}");
+    desk.asks(&["deploy"])?;
+    make_group(&node, &["alice", "bob"])?;
+    let mut raw = Raw::session(node.websocket(), "alice", "d")?;
+    assert_eq!(say(&mut raw, "1", "hello")?["reasonCode"], 1);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let logged = desk.asks(&["logs"])?;
+        if logged.contains("to bob: alice writes hello") {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "it was not told: {logged}");
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_new_gate_keeps_out_who_is_banned() -> Result<()> {
     let node = Node::start(&[])?;
     let desk = Desk::of(&node)?;
@@ -155,6 +179,24 @@ fn a_new_gate_keeps_out_who_is_banned() -> Result<()> {
     assert_eq!(told("ann")?["reasonCode"], 1);
     let shown = desk.asks(&["status"])?;
     assert!(shown.contains("connect"), "{shown}");
+    Ok(())
+}
+
+#[test]
+fn a_new_router_counts_votes() -> Result<()> {
+    let node = Node::start(&[])?;
+    let desk = Desk::of(&node)?;
+    desk.says(&["new", "shout", "--lang", "rust", "--hook", "route"])?;
+    let tried = desk.says(&["test", "--dir", "shout"])?;
+    assert!(tried.contains(" 0 failed"), "{tried}");
+    let row = desk.says(&["bench", "--dir", "shout", "--calls", "50"])?;
+    assert!(row.contains("a request (50 calls)"), "{row}");
+    desk.asks(&["deploy"])?;
+    let vote = || post(node.http(), "/plugins/shout/votes/tea", &json!({}));
+    assert_eq!(vote()?.body, json!({ "choice": "tea", "votes": 1 }));
+    assert_eq!(vote()?.body["votes"], 2);
+    let shown = desk.asks(&["status"])?;
+    assert!(shown.contains("route"), "{shown}");
     Ok(())
 }
 
