@@ -284,9 +284,11 @@ impl Guest {
                 message,
                 uids,
             } => self.take_note(call.of_channel()?, *incarnation, (message, uids)),
-            Work::Webhook { window, messages } => {
-                self.render(call.of_channel()?, window.incarnation, messages)
-            }
+            Work::Webhook {
+                window,
+                messages,
+                uids,
+            } => self.render(call.of_channel()?, window.incarnation, (messages, uids)),
         });
         let memory = self.store.data().watch.memory;
         Ended {

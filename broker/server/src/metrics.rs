@@ -52,7 +52,8 @@ fn store(node: &Node, out: &mut String) {
 
 fn shards(node: &Node, out: &mut String) {
     let counted = node.counted();
-    for (name, text, value) in happened(&counted).into_iter().chain(of_keys(&counted)) {
+    let grown = happened(&counted).into_iter().chain(of_keys(&counted));
+    for (name, text, value) in grown.chain(of_offline(&counted)) {
         help(out, name, "counter", text);
         line(out, name, "", value);
     }
@@ -66,7 +67,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 15] {
+fn happened(counted: &Counted) -> [Series; 13] {
     let counters = &counted.counters;
     [
         (
@@ -125,16 +126,6 @@ fn happened(counted: &Counted) -> [Series; 15] {
             counters.dead_letters,
         ),
         (
-            "penstock_offline_uids_total",
-            "Offline recipients that plugins have taken note of.",
-            counters.offline_uids,
-        ),
-        (
-            "penstock_offline_presence_retries_total",
-            "Times that presence was asked for again for offline recipients, because it was not known.",
-            counters.presence_retries,
-        ),
-        (
             "penstock_channels_resumed_total",
             "Sleeping channels that were woken because something that follows them was behind.",
             counters.resumed,
@@ -175,6 +166,23 @@ fn of_keys(counted: &Counted) -> [Series; 5] {
             "penstock_key_changes_unavailable_total",
             "Changes of keys not made because their slot could not be asked.",
             counters.key_unavailable,
+        ),
+    ]
+}
+
+/// What plugins were told of recipients who are offline.
+fn of_offline(counted: &Counted) -> [Series; 2] {
+    let counters = &counted.counters;
+    [
+        (
+            "penstock_offline_uids_total",
+            "Offline recipients that plugins have taken note of.",
+            counters.offline_uids,
+        ),
+        (
+            "penstock_offline_presence_retries_total",
+            "Times that presence was asked for again for offline recipients, because it was not known.",
+            counters.presence_retries,
         ),
     ]
 }

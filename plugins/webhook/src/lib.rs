@@ -1,8 +1,10 @@
-//! Turns committed messages into webhooks: `msg.notify`, a JSON array of messages for each batch, posted to the binding's `url` with
-//! `event=msg.notify` in its query.
+//! Turns committed messages into webhooks: `msg.notify`, a JSON array of messages for each batch, and `msg.offline`, a JSON object for
+//! each message and page of recipients who are offline: the message with their `to_uids`. They are posted to the binding's `url` with
+//! the name of the event in its query.
 //!
-//! The configuration: `{"url": "https://hooks.example.org/chat", "secret": "name", "events": ["msg.notify"]}`. The broker reads `url`
-//! and `secret` too: it delivers to no other place than that of `url`, and signs with the secret of that name in its configuration.
+//! The configuration: `{"url": "https://hooks.example.org/chat", "secret": "name", "events": ["msg.notify"]}`. The broker reads all of
+//! it too: it delivers to no other place than that of `url`, signs with the secret of that name in its configuration, and follows the
+//! channels for these events.
 //!
 //! Command messages (sync once) are left out: they are not part of a conversation. A batch whose array would be too long becomes
 //! several requests, cut at the same messages every time.
@@ -15,6 +17,8 @@ use serde_json::{Value, json};
 
 /// The event of committed messages.
 const NOTIFY: &str = "msg.notify";
+/// That of a committed message with recipients who are offline.
+const OFFLINE: &str = "msg.offline";
 /// A body is cut before a message that would make it longer than this, bytes.
 const BODY_BYTES_MAX: usize = 512 << 10;
 
@@ -30,28 +34,36 @@ struct Config {
 
 /// The webhook.
 pub struct Hook {
-    url: String,
-    notify: bool,
+    /// Where each event goes that is wanted; an empty text without a `url`.
+    notify: Option<String>,
+    offline: Option<String>,
 }
 
 impl Webhook for Hook {
     fn new(config: &str) -> Result<Self, String> {
         let config: Config = serde_json::from_str(config).map_err(|error| error.to_string())?;
-        if let Some(unknown) = config.events.iter().find(|event| *event != NOTIFY) {
+        let unknown = config
+            .events
+            .iter()
+            .find(|event| ![NOTIFY, OFFLINE].contains(&event.as_str()));
+        if let Some(unknown) = unknown {
             return Err(format!(
-                "events: `{unknown}` is not one that this plugin sends: {NOTIFY}"
+                "events: `{unknown}` is not one that this plugin sends: {NOTIFY}, {OFFLINE}"
             ));
         }
         if config.url.contains('#') {
             return Err("url: it has a fragment (#), which is never sent".to_owned());
         }
+        let place = |event: &str| {
+            let wanted = config.events.iter().any(|wanted| wanted == event);
+            wanted.then(|| match config.url.as_str() {
+                "" => String::new(),
+                url => with_event(url, event),
+            })
+        };
         Ok(Self {
-            notify: config.events.iter().any(|event| event == NOTIFY),
-            url: if config.url.is_empty() {
-                String::new()
-            } else {
-                with_event(&config.url, NOTIFY)
-            },
+            notify: place(NOTIFY),
+            offline: place(OFFLINE),
         })
     }
 
@@ -59,12 +71,17 @@ impl Webhook for Hook {
         &mut self,
         event: Event,
         batch: &Batch<'_>,
-        _uids: &[String],
+        uids: &[String],
     ) -> Result<Vec<HttpRequest>, Failure> {
-        if event != Event::MessageNotify || !self.notify {
+        let place = match event {
+            Event::MessageNotify => &self.notify,
+            Event::MessageOffline => &self.offline,
+            Event::UserOnlineStatus => &None,
+        };
+        let Some(url) = place else {
             return Ok(Vec::new());
-        }
-        if self.url.is_empty() {
+        };
+        if url.is_empty() {
             return Err(Failure {
                 kind: FailureKind::Retry,
                 after_ms: 0,
@@ -72,23 +89,32 @@ impl Webhook for Hook {
             });
         }
         let shown = batch.messages().filter(|message| !message.is_command());
-        let bodies = arrays(shown.map(|message| object(&message).to_string()));
-        Ok(bodies.into_iter().map(|body| self.request(body)).collect())
+        let bodies = if event == Event::MessageOffline {
+            shown.map(|message| absent(&message, uids).to_string()).collect()
+        } else {
+            arrays(shown.map(|message| object(&message).to_string()))
+        };
+        Ok(bodies.into_iter().map(|body| request(url, body)).collect())
     }
 }
 
-impl Hook {
-    fn request(&self, body: String) -> HttpRequest {
-        HttpRequest {
-            method: "POST".to_owned(),
-            url: self.url.clone(),
-            headers: vec![Header {
-                name: "content-type".to_owned(),
-                value: "application/json".to_owned(),
-            }],
-            body: body.into_bytes(),
-        }
+fn request(url: &str, body: String) -> HttpRequest {
+    HttpRequest {
+        method: "POST".to_owned(),
+        url: url.to_owned(),
+        headers: vec![Header {
+            name: "content-type".to_owned(),
+            value: "application/json".to_owned(),
+        }],
+        body: body.into_bytes(),
     }
+}
+
+/// A message with recipients of it who are offline.
+fn absent(message: &Message<'_>, uids: &[String]) -> Value {
+    let mut object = object(message);
+    object["to_uids"] = json!(uids);
+    object
 }
 
 /// The URL with the event in its query; what is there already stays.
@@ -158,6 +184,15 @@ mod tests {
 
     /// Frames of one message for each payload, from `amy` in `room`.
     fn rendered(hook: &mut Hook, payloads: &[&[u8]], flags: u32) -> Vec<HttpRequest> {
+        told(hook, (Event::MessageNotify, &[]), payloads, flags)
+    }
+
+    fn told(
+        hook: &mut Hook,
+        (event, uids): (Event, &[String]),
+        payloads: &[&[u8]],
+        flags: u32,
+    ) -> Vec<HttpRequest> {
         let mut arena = b"roomamynum".to_vec();
         let mut index = vec![1, 5, 26, payloads.len() as u32, 1];
         for (at, payload) in payloads.iter().enumerate() {
@@ -183,7 +218,7 @@ mod tests {
             index.extend([9, 1, seq, 0, 5_000, 0, 0, 0, 0, 0, 0, 0]);
         }
         let batch = Batch::parse(&arena, &index).expect("whole");
-        hook.render(Event::MessageNotify, &batch, &[]).expect("rendered")
+        hook.render(event, &batch, uids).expect("rendered")
     }
 
     #[test]
@@ -208,13 +243,29 @@ mod tests {
     }
 
     #[test]
+    fn who_is_offline_stands_beside_the_message() {
+        let config = json!({ "url": "https://a.example/in", "secret": "s", "events": ["msg.offline"] });
+        let uids = ["bob".to_owned(), "carol".to_owned()];
+        let page = (Event::MessageOffline, &uids[..]);
+        let requests = told(&mut hook(&config).expect("valid"), page, &[b"one"], 2);
+        let [request] = &requests[..] else {
+            panic!("{} requests", requests.len())
+        };
+        assert_eq!(request.url, "https://a.example/in?event=msg.offline");
+        let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+        assert_eq!((&body["to_uids"], &body["message_seq"]), (&json!(uids), &json!(1)));
+    }
+
+    #[test]
     fn nothing_is_sent_of_commands_or_for_other_events() {
         let config = json!({ "url": "https://a.example/", "secret": "s", "events": ["msg.notify"] });
         assert!(rendered(&mut hook(&config).expect("valid"), &[b"x"], 4).is_empty());
         let none = json!({ "url": "https://a.example/", "secret": "s", "events": [] });
         assert!(rendered(&mut hook(&none).expect("valid"), &[b"x"], 0).is_empty());
         let other = json!({ "url": "https://a.example/", "secret": "s", "events": ["msg.offline"] });
-        assert!(hook(&other).is_err());
+        assert!(rendered(&mut hook(&other).expect("valid"), &[b"x"], 0).is_empty());
+        let unknown = json!({ "url": "https://a.example/", "secret": "s", "events": ["msg.other"] });
+        assert!(hook(&unknown).is_err());
     }
 
     #[test]

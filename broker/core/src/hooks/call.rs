@@ -106,6 +106,8 @@ pub enum Work {
         window: Window,
         /// The messages of the window, at least one, in order, without those of senders that the binding is not for.
         messages: Vec<Message>,
+        /// For `msg.offline` a page of recipients of the one message who are offline, ascending; empty for `msg.notify`.
+        uids: Vec<Uid>,
     },
 }
 
@@ -129,7 +131,7 @@ pub enum Answer {
     /// One verdict for each draft of [`Work::BeforeSend`].
     Verdicts(Vec<Verdict>),
     /// The leading messages of [`Work::PersistAfter`], or uids of [`Work::Offline`], that are done; 0 is a retry. All messages of
-    /// [`Work::Webhook`].
+    /// [`Work::Webhook`], or all uids if it has any.
     Done {
         /// How many messages or uids, at most all.
         messages: u32,

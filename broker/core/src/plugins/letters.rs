@@ -1,5 +1,6 @@
 //! Messages that were given up for a post-commit binding.
 
+use super::consumers::Told;
 use super::keys::KeyRefused;
 use super::policy::{FAILURES, Failure};
 use crate::types::{ChannelKey, Incarnation, Seq, SlotId, slot_of};
@@ -63,10 +64,27 @@ impl Cause {
     }
 }
 
+/// Set in the names of the letters that a webhook has for `msg.offline`: its two cursors give messages up independently. No registry
+/// gets as many revisions.
+pub const OFFLINE_LETTER: u64 = 1 << 63;
+
+impl LetterName {
+    /// Revision of the registry at the binding's creation, and what the binding was told of.
+    #[must_use]
+    pub fn of(&self) -> (u64, Told) {
+        let told = if self.binding_incarnation & OFFLINE_LETTER == 0 {
+            Told::Messages
+        } else {
+            Told::Offline
+        };
+        (self.binding_incarnation & !OFFLINE_LETTER, told)
+    }
+}
+
 /// Names one dead letter of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LetterName {
-    /// Revision of the registry at the binding's creation.
+    /// Revision of the registry at the binding's creation; with [`OFFLINE_LETTER`] when a webhook was told of offline recipients.
     pub binding_incarnation: u64,
     /// Creation of the channel.
     pub incarnation: Incarnation,

@@ -28,12 +28,13 @@ mod share;
 mod tests;
 
 pub use change::{Change, Disabled, DisabledBy, PlacedReport, Proposal, Refused, ReportState};
+pub use consumers::Told;
 pub use events::Events;
 pub use keys::{
     KEY_BYTES_MAX, KEY_CHANGES_MAX, KEY_OVERHEAD_BYTES, KeyChange, KeyOperation, KeyOutcome, KeyRefused,
     KeySource, KeyValue, QUOTA_BYTES, TTL_MS_MAX, VALUE_BYTES_MAX, is_alive, key_slot,
 };
-pub use letters::{Cause, DeadLetter, LETTERS_MAX, LetterName, letters_slot};
+pub use letters::{Cause, DeadLetter, LETTERS_MAX, LetterName, OFFLINE_LETTER, letters_slot};
 pub(crate) use policy::FAILURES;
 pub use policy::{Failure, OnError, Policy};
 pub use quarantine::{Consequence, PROMOTED_LATELY, PlacedTrip, QUARANTINED_MAX, Quarantine, Trip};
@@ -94,7 +95,7 @@ pub enum Hook {
 
 impl Hook {
     /// All of them.
-    pub const ALL: [Hook; 5] = [
+    pub const ALL: [Hook; 6] = [
         Hook::BeforeSend,
         Hook::PersistAfter,
         Hook::Webhook,

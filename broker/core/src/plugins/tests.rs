@@ -123,7 +123,10 @@ fn bindings_stand_in_order_and_name_their_consumers() {
     let consumers = registry.consumers(&channel(2), &Limits::default());
     assert_eq!(consumers.len(), 2);
     let found = registry.consumed_by(&consumers[1].name);
-    assert_eq!(found.map(|bound| bound.binding.id.as_ref()), Some("low"));
+    assert_eq!(
+        found.map(|(bound, told)| (bound.binding.id.as_ref(), told)),
+        Some(("low", Told::Messages))
+    );
     assert!(
         registry.consumed_by("binding/9/low").is_none(),
         "of another creation"
@@ -151,4 +154,43 @@ fn events_come_back_from_their_number_and_a_row_without_them_notifies() {
         assert_eq!(Events::of(events.number()), events, "{names:?}");
     }
     assert_eq!(named(&["msg.other"]), None);
+}
+
+/// A webhook has a cursor for each of the two events of messages, and one binding of its own for commands in neither.
+#[test]
+fn a_webhook_follows_by_a_cursor_for_each_event() {
+    let names = |hook: Hook, events: Events, channel: &ChannelKey| -> Vec<String> {
+        let binding = Binding {
+            hook,
+            events,
+            ..binding("w", 0, Selector::default())
+        };
+        let bound = Bound::new(binding, 5, 4, 1, &plugin(0));
+        let registry = Registry::new(5, vec![plugin(0)], vec![bound]);
+        let consumers = registry.consumers(channel, &Limits::default());
+        for consumer in &consumers {
+            let (_, told) = registry.consumed_by(&consumer.name).expect("its own");
+            assert_eq!(told == Told::Offline, consumer.run_max == 1 && !consumer.exact);
+        }
+        let names = consumers.iter();
+        names.map(|consumer| consumer.name.to_string()).collect()
+    };
+    let both = Events {
+        message_offline: true,
+        ..Events::default()
+    };
+    let group = channel(1);
+    assert_eq!(names(Hook::Webhook, Events::default(), &group), ["binding/4/w"]);
+    assert_eq!(names(Hook::Webhook, both, &group), ["binding/4/w", "offline/4/w"]);
+    assert_eq!(names(Hook::Webhook, Events::NONE, &group), [""; 0]);
+    assert_eq!(names(Hook::Offline, both, &group), ["binding/4/w"]);
+    let commands = ChannelKey::new("group1____cmd", ChannelKind::GROUP);
+    assert_eq!(names(Hook::Webhook, both, &commands), ["binding/4/w"]);
+    assert_eq!(names(Hook::Offline, both, &commands), [""; 0]);
+    let name = LetterName {
+        binding_incarnation: 4 | OFFLINE_LETTER,
+        incarnation: crate::types::Incarnation(1),
+        seq: crate::types::Seq(1),
+    };
+    assert_eq!(name.of(), (4, Told::Offline));
 }

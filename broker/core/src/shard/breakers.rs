@@ -39,6 +39,7 @@ impl Made {
     pub(super) fn new(waits: Waits, call: &Call, probe: Option<Probe>) -> Made {
         let (asked, first) = match &call.work {
             Work::BeforeSend { drafts, .. } => (drafts.len(), None),
+            Work::Webhook { messages, uids, .. } if !uids.is_empty() => (uids.len(), messages.first()),
             Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => {
                 (messages.len(), messages.first())
             }

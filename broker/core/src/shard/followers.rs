@@ -13,7 +13,7 @@ use crate::hooks::call::{Answer, Call, Failed, KvChange, Returned, Work};
 use crate::hooks::cursors::{self, Cause};
 use crate::hooks::offline;
 use crate::message::{Message, Record};
-use crate::plugins::{Bound, Failure, Hook, KeySource, Registry};
+use crate::plugins::{Bound, Failure, Hook, KeySource, Registry, Told};
 use crate::types::{ChannelKey, Incarnation, Seq, Token};
 use std::sync::Arc;
 
@@ -116,9 +116,9 @@ impl Shard {
         let bound = registry
             .as_ref()
             .and_then(|registry| registry.consumed_by(consumer));
-        let version = bound.and_then(|bound| Some((bound, bound.version(channel)?.clone())));
+        let version = bound.and_then(|(bound, told)| Some((bound, told, bound.version(channel)?.clone())));
         let incarnation = self.active(channel).map(|active| active.meta.incarnation);
-        let (Some((bound, version)), Some(incarnation)) = (version, incarnation) else {
+        let (Some((bound, told, version)), Some(incarnation)) = (version, incarnation) else {
             // Another registry holds by now: the consumers of the channel are about to change.
             return self.run_failed(channel, token, cursors::Failure::Untried);
         };
@@ -131,7 +131,7 @@ impl Shard {
         if messages.is_empty() {
             return self.tell_cursors(channel, cursors::Input::Done { token, through: last });
         }
-        if bound.binding.hook == Hook::Offline {
+        if told == Told::Offline {
             return messages
                 .into_iter()
                 .for_each(|message| self.sweep(channel, (token, consumer), message));
@@ -184,9 +184,7 @@ impl Shard {
         let registry = self.plugins.registry().cloned();
         let bound = registry.as_ref().and_then(|registry| registry.binding(binding));
         let follows = bound.filter(|bound| match what {
-            Redelivery::Letter(name) => {
-                bound.binding.hook.follows() && bound.incarnation == name.binding_incarnation
-            }
+            Redelivery::Letter(name) => bound.binding.hook.follows() && bound.incarnation == name.of().0,
             Redelivery::Range(..) => bound.binding.hook == Hook::Webhook,
         });
         let follows = follows.filter(|bound| bound.disabled.is_none());
@@ -200,16 +198,16 @@ impl Shard {
         else {
             return self.reply(turn, reply_to, Reply::Redelivered(None));
         };
-        if bound.binding.hook == Hook::Webhook {
-            let window = (incarnation, what.first(), last);
-            return self.replay_webhook(turn, channel, (bound, version), (reply_to, window, messages));
-        }
-        if bound.binding.hook == Hook::Offline {
-            let consumer = bound.consumer(&self.config.limits).name;
+        if what.is_offline() || bound.binding.hook == Hook::Offline {
+            let consumer = bound.consumer(Told::Offline, &self.config.limits).name;
             for message in messages {
                 self.replay_sweep(turn, channel, reply_to, (Arc::clone(&consumer), message));
             }
             return;
+        }
+        if bound.binding.hook == Hook::Webhook {
+            let window = (incarnation, what.first(), last);
+            return self.replay_webhook(turn, channel, (bound, version), (reply_to, window, messages));
         }
         let call = persist_after(bound, version, channel, (incarnation, messages));
         let plugin = bound.binding.exact.then(|| Arc::clone(&bound.binding.plugin));

@@ -7,7 +7,7 @@ use super::peer::{Redelivery, Reply, Request};
 use super::reads::Purpose;
 use super::turn::Turn;
 use crate::hooks::cursors::{self, GivenUp};
-use crate::plugins::{DeadLetter, LetterName, WEBHOOK_RUN_MAX, letters_slot};
+use crate::plugins::{DeadLetter, Hook, LetterName, OFFLINE_LETTER, Told, WEBHOOK_RUN_MAX, letters_slot};
 use crate::replicated;
 use crate::slot::{Lane, command};
 use crate::types::{ChannelKey, Seq, Token};
@@ -22,13 +22,14 @@ impl Shard {
             .as_ref()
             .and_then(|registry| registry.consumed_by(&record.consumer));
         let incarnation = self.active(channel).map(|active| active.meta.incarnation);
-        let (Some(bound), Some(incarnation)) = (bound, incarnation) else {
+        let (Some((bound, told)), Some(incarnation)) = (bound, incarnation) else {
             return self.run_failed(channel, token, cursors::Failure::Untried);
         };
+        let is_second = told == Told::Offline && bound.binding.hook == Hook::Webhook;
         let letter = DeadLetter {
             binding: Arc::clone(&bound.binding.id),
             name: LetterName {
-                binding_incarnation: bound.incarnation,
+                binding_incarnation: bound.incarnation | if is_second { OFFLINE_LETTER } else { 0 },
                 incarnation,
                 seq: record.seq,
             },

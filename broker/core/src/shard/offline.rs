@@ -14,6 +14,7 @@ use crate::hooks::call::{Call, Returned, Work};
 use crate::hooks::cursors;
 use crate::hooks::offline::{Attempt, Input, Output};
 use crate::message::Message;
+use crate::plugins::Hook;
 use crate::types::{ChannelKey, Seq, Token, Uid};
 use std::sync::Arc;
 
@@ -141,6 +142,7 @@ impl Shard {
         let bound = registry
             .as_ref()
             .and_then(|registry| registry.consumed_by(&consumer));
+        let bound = bound.map(|(bound, _)| bound);
         let bound = bound.filter(|bound| bound.disabled.is_none());
         let version = bound.and_then(|bound| Some((bound, bound.version(channel)?.clone())));
         let Some((bound, version)) = version else {
@@ -148,6 +150,10 @@ impl Shard {
             let result = Err(cursors::Failure::Untried);
             return self.tell_offline(channel, Input::Returned { token, result });
         };
+        if bound.binding.hook == Hook::Webhook {
+            let page = (incarnation, message.clone(), uids);
+            return self.deliver_page(turn, channel, (bound, version), (token, page));
+        }
         let handed = Handed {
             channel: channel.clone(),
             token,
@@ -173,10 +179,19 @@ impl Shard {
             Ok(_) => Err(not_granted()),
             Err(failure) => Err(failure),
         };
+        self.page_returned(&handed.channel, handed.token, result);
+    }
+
+    /// It is known what became of a page.
+    pub(super) fn page_returned(
+        &mut self,
+        channel: &ChannelKey,
+        token: Token,
+        result: Result<usize, cursors::Failure>,
+    ) {
         let done = *result.as_ref().unwrap_or(&0);
         self.counters.offline_uids += u64::try_from(done).unwrap_or(u64::MAX);
-        let token = handed.token;
-        self.tell_offline(&handed.channel, Input::Returned { token, result });
+        self.tell_offline(channel, Input::Returned { token, result });
     }
 
     /// An attempt at a message is over.

@@ -1,6 +1,6 @@
 //! What is handed to a binding once more, out of order.
 
-use crate::plugins::LetterName;
+use crate::plugins::{LetterName, Told};
 use crate::types::Seq;
 
 /// What a binding is handed once more.
@@ -19,6 +19,11 @@ impl Redelivery {
             Redelivery::Letter(name) => name.seq,
             Redelivery::Range(first, _) => first,
         }
+    }
+
+    /// Whether it is of a webhook that was told of offline recipients.
+    pub(super) fn is_offline(self) -> bool {
+        matches!(self, Redelivery::Letter(name) if name.of().1 == Told::Offline)
     }
 
     /// The last one.

@@ -13,7 +13,7 @@ use crate::hooks::cursors::{self, Cause};
 use crate::message::Message;
 use crate::plugins::{Bound, Change, DisabledBy, Failure};
 use crate::slot::Lane;
-use crate::types::{ChannelKey, GroupId, Incarnation, Seq, Token};
+use crate::types::{ChannelKey, GroupId, Incarnation, Seq, Token, Uid};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Delivery {
     waits: Waiting,
     /// The last position of its window.
     last: Seq,
-    /// Its messages.
+    /// Its messages, or the uids of its page.
     asked: usize,
     binding: Arc<str>,
     incarnation: u64,
@@ -38,6 +38,8 @@ pub(super) struct Delivery {
 enum Waiting {
     /// The cursors of a channel, under their own name for it.
     Cursors(ChannelKey, Token),
+    /// The sweep over offline recipients of a channel, under its own name for it.
+    Offline(ChannelKey, Token),
     /// Whoever replays it.
     Replay(ReplyTo),
 }
@@ -56,7 +58,23 @@ impl Shard {
     ) {
         let waits = Waiting::Cursors(channel.clone(), token);
         let within = bound.binding.deadline;
-        self.deliver_webhook(turn, channel, (bound, version, within), (waits, place, messages));
+        let work = (messages, Vec::new());
+        self.deliver_webhook(turn, channel, (bound, version, within), (waits, place, work));
+    }
+
+    /// Delivers a page of offline recipients of a message.
+    pub(super) fn deliver_page(
+        &mut self,
+        turn: &mut Turn<'_>,
+        channel: &ChannelKey,
+        (bound, version): (&Bound, Version),
+        (token, (incarnation, message, uids)): (Token, (Incarnation, Message, Vec<Uid>)),
+    ) {
+        let waits = Waiting::Offline(channel.clone(), token);
+        let place = (incarnation, message.seq, message.seq);
+        let within = bound.binding.deadline;
+        let work = (vec![message], uids);
+        self.deliver_webhook(turn, channel, (bound, version, within), (waits, place, work));
     }
 
     /// Delivers messages once more, while somebody waits for it.
@@ -74,7 +92,8 @@ impl Shard {
         let patience = self.config.limits.request_timeout.saturating_sub(REPLAY_MARGIN);
         let within = bound.binding.deadline.min(patience);
         let waits = Waiting::Replay(reply_to);
-        self.deliver_webhook(turn, channel, (bound, version, within), (waits, place, messages));
+        let work = (messages, Vec::new());
+        self.deliver_webhook(turn, channel, (bound, version, within), (waits, place, work));
     }
 
     fn deliver_webhook(
@@ -82,12 +101,16 @@ impl Shard {
         turn: &mut Turn<'_>,
         channel: &ChannelKey,
         (bound, version, within): (&Bound, Version, Duration),
-        (waits, (incarnation, first, last), messages): (Waiting, Place, Vec<Message>),
+        (waits, (incarnation, first, last), (messages, uids)): (Waiting, Place, (Vec<Message>, Vec<Uid>)),
     ) {
         let delivery = Delivery {
             waits,
             last,
-            asked: messages.len(),
+            asked: if uids.is_empty() {
+                messages.len()
+            } else {
+                uids.len()
+            },
             binding: Arc::clone(&bound.binding.id),
             incarnation: bound.incarnation,
             generation: bound.generation,
@@ -104,6 +127,7 @@ impl Shard {
                     last,
                 },
                 messages,
+                uids,
             },
         };
         self.call_plugin(turn, call, Waits::Webhook(delivery));
@@ -127,6 +151,10 @@ impl Shard {
                     Some(failure) => cursors::Input::Failed { token, failure },
                 };
                 self.tell_cursors(&channel, input);
+            }
+            Waiting::Offline(channel, token) => {
+                let result = failure.map_or(Ok(delivery.asked), Err);
+                self.page_returned(&channel, token, result);
             }
             Waiting::Replay(reply_to) => {
                 let done = failure.is_none().then_some(delivery.last);

@@ -52,7 +52,7 @@ pub(super) struct Fixture {
     /// Of route, in place of messages: requests over HTTP.
     #[serde(default)]
     pub(super) requests: Vec<Asking>,
-    /// Of offline: the recipients who are, ascending.
+    /// Of offline, and of webhook for `msg.offline`: the recipients who are, ascending.
     #[serde(default)]
     pub(super) uids: Vec<String>,
     /// What must come of it.
@@ -366,8 +366,8 @@ pub(super) fn offline(message: &Given, uids: &[String]) -> Work {
     }
 }
 
-/// The messages as one call of webhook.
-pub(super) fn webhook(messages: &[Given]) -> Work {
+/// The messages as one call of webhook; with uids one message and recipients of it who are offline.
+pub(super) fn webhook(messages: &[Given], uids: &[String]) -> Work {
     Work::Webhook {
         window: Window {
             binding_incarnation: 1,
@@ -376,6 +376,7 @@ pub(super) fn webhook(messages: &[Given]) -> Work {
             last: Seq(messages.len() as u64),
         },
         messages: committed(messages),
+        uids: uids.iter().map(|uid| Uid::new(uid)).collect(),
     }
 }
 

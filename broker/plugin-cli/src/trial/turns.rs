@@ -40,7 +40,7 @@ pub(super) fn of_fixture(hook: &str, fixture: &Fixture) -> Vec<Turn> {
     let work: Vec<Work> = match hook {
         CONNECT => fixture.connects.iter().map(Connecting::work).collect(),
         ROUTE => fixture.requests.iter().map(Asking::work).collect(),
-        OFFLINE if !fixture.uids.is_empty() => return of_pages(&fixture.messages, &fixture.uids),
+        _ if !fixture.uids.is_empty() => return of_pages(hook, &fixture.messages, &fixture.uids),
         _ => return of_messages(hook, &fixture.messages),
     };
     work.into_iter().enumerate().map(Turn::alone).collect()
@@ -59,7 +59,7 @@ pub(super) fn of_messages(hook: &str, messages: &[Given]) -> Vec<Turn> {
         return works.enumerate().map(Turn::alone).collect();
     }
     if hook == OFFLINE {
-        return of_pages(messages, &[ABSENT.to_owned()]);
+        return of_pages(hook, messages, &[ABSENT.to_owned()]);
     }
     let mut at = 0;
     let batches = messages.chunk_by(|left, right| left.channel() == right.channel());
@@ -77,10 +77,14 @@ pub(super) fn of_messages(hook: &str, messages: &[Given]) -> Vec<Turn> {
 }
 
 /// A call for each message, with these recipients.
-pub(super) fn of_pages(messages: &[Given], uids: &[String]) -> Vec<Turn> {
+fn of_pages(hook: &str, messages: &[Given], uids: &[String]) -> Vec<Turn> {
     let turn = |(at, given): (usize, &Given)| Turn {
         channel: Some(given.channel()),
-        work: fixtures::offline(given, uids),
+        work: if hook == OFFLINE {
+            fixtures::offline(given, uids)
+        } else {
+            fixtures::webhook(std::slice::from_ref(given), uids)
+        },
         at,
     };
     messages.iter().enumerate().map(turn).collect()
@@ -89,7 +93,7 @@ pub(super) fn of_pages(messages: &[Given], uids: &[String]) -> Vec<Turn> {
 fn work(hook: &str, messages: &[Given]) -> Work {
     match hook {
         "persist-after" => fixtures::persist_after(messages),
-        "webhook" => fixtures::webhook(messages),
+        "webhook" => fixtures::webhook(messages, &[]),
         _ => fixtures::before_send(messages),
     }
 }

@@ -108,13 +108,18 @@ impl Guest {
         &mut self,
         channel: &ChannelKey,
         incarnation: Incarnation,
-        messages: &[Message],
+        (messages, uids): (&[Message], &[Uid]),
     ) -> Returned {
         let Some(function) = self.render else {
             return Err(Failed::Call(Failure::NotReady));
         };
+        let event = if uids.is_empty() {
+            Event::MessageNotify
+        } else {
+            Event::MessageOffline
+        };
         let (arena, index) = self.committed(channel, incarnation, messages);
-        let (result,) = self.run(&function, (Event::MessageNotify, arena, index, Vec::new()))?;
+        let (result,) = self.run(&function, (event, arena, index, texts(uids)))?;
         match result {
             Ok(requests) => requests::checked(requests)
                 .map(Answer::Requests)

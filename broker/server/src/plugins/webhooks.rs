@@ -13,7 +13,7 @@ use crate::metrics::help;
 use penstock_core::hooks::call::{Answer, Call, Failed, HttpRequest, Returned, Version, Window, Work};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::hooks::registry::{Binding, Bound, Hook, Registry};
-use penstock_core::types::ChannelKey;
+use penstock_core::types::{ChannelKey, Uid};
 use penstock_egress::{
     Config, Counts, Endpoint, Grants, Leave, Reason, Request, Resolve, Secret, State, Target, Tls,
 };
@@ -149,7 +149,15 @@ impl Desk {
 
     /// Renders a window and delivers it.
     pub(super) fn call(&self, host: &Host, call: Call, reply: Reply) {
-        let (Work::Webhook { window, messages }, Some(channel)) = (&call.work, &call.channel) else {
+        let (
+            Work::Webhook {
+                window,
+                messages,
+                uids,
+            },
+            Some(channel),
+        ) = (&call.work, &call.channel)
+        else {
             return reply(Err(Failed::Call(Failure::Host)));
         };
         let key = (
@@ -177,7 +185,13 @@ impl Desk {
             binding: Arc::clone(&call.version.binding),
             channel: channel.clone(),
             window: *window,
-            messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
+            asked: u32::try_from(if uids.is_empty() {
+                messages.len()
+            } else {
+                uids.len()
+            })
+            .unwrap_or(u32::MAX),
+            uids: uids.clone(),
             oldest_ms: messages.first().map_or(0, |message| message.stamp_ms),
             deadline: Instant::now() + call.within,
         };
@@ -305,7 +319,10 @@ struct Delivery {
     binding: Arc<str>,
     channel: ChannelKey,
     window: Window,
-    messages: u32,
+    /// Messages, or the uids of a page.
+    asked: u32,
+    /// Offline recipients: none for `msg.notify`.
+    uids: Vec<Uid>,
     oldest_ms: u64,
     deadline: Instant,
 }
@@ -326,7 +343,7 @@ impl Delivery {
             Err(failed) => return reply(Err(failed)),
         };
         if rendered.is_empty() {
-            return reply(Delivery::done(self.messages));
+            return reply(Delivery::done(self.asked));
         }
         match self.requests(rendered) {
             Ok(requests) => {
@@ -364,7 +381,8 @@ impl Delivery {
             .collect()
     }
 
-    /// The same for every attempt, on whichever node; no two requests of a cluster have the same.
+    /// The same for every attempt, on whichever node; no two requests of a cluster have the same. A page of offline recipients that is
+    /// looked up anew and has changed is another one.
     fn id(&self, ordinal: usize) -> String {
         let window = &self.window;
         let mut hash = Sha256::new();
@@ -383,6 +401,9 @@ impl Delivery {
             ordinal as u64,
         ] {
             part(&number.to_be_bytes());
+        }
+        for uid in &self.uids {
+            part(uid.as_str().as_bytes());
         }
         let digest = hash.finalize();
         let mut id = String::from("msg_");
@@ -404,7 +425,7 @@ impl Delivery {
                 let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
                 let lag_ms = now_ms.saturating_sub(self.oldest_ms);
                 self.place.lag_ms.store(lag_ms, Ordering::Relaxed);
-                Delivery::done(self.messages)
+                Delivery::done(self.asked)
             }
             Some(Err(trouble)) => {
                 let (reason, why) = (trouble.reason.name(), &trouble.text);

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use penstock_core::codec::decode_message;
 use penstock_core::hooks::call::Window;
 use penstock_core::message::{Message, Record};
-use penstock_core::plugins::{Bound, StartAt};
+use penstock_core::plugins::{Bound, OFFLINE_LETTER, StartAt};
 use penstock_core::rows::{Key, Table, Write};
 use penstock_core::types::Incarnation;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,9 @@ fn letter(key: &Bytes) -> Option<(u64, Incarnation, u64)> {
             .map(u64::from_be_bytes)
             .ok()
     };
-    Some((number(0)?, Incarnation(number(8)?), number(16)?))
+    // No binding of a run has two cursors.
+    let binding = number(0)? & !OFFLINE_LETTER;
+    Some((binding, Incarnation(number(8)?), number(16)?))
 }
 
 impl Followed {

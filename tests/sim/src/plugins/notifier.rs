@@ -34,6 +34,8 @@ pub struct Notifier {
     configurations: u32,
     deadline: Duration,
     attempts_max: u32,
+    /// The hook, or a webhook for the event.
+    hook: Hook,
 }
 
 impl Notifier {
@@ -45,6 +47,7 @@ impl Notifier {
             configurations: 0,
             deadline: Duration::from_millis(rng.pick(&[50, 400])),
             attempts_max: rng.pick(&[0, 3]),
+            hook: rng.pick(&[Hook::Offline, Hook::Webhook]),
             rng,
         })
     }
@@ -84,7 +87,7 @@ impl Notifier {
         let binding = Binding {
             id: Arc::from(BINDING),
             plugin: Arc::from(PLUGIN),
-            hook: Hook::Offline,
+            hook: self.hook,
             selector: Selector::default(),
             priority: 0,
             deadline: self.deadline,
@@ -96,7 +99,10 @@ impl Notifier {
             exact: false,
             patience: Duration::from_secs(60),
             inline: true,
-            events: Events::default(),
+            events: Events {
+                message_offline: true,
+                ..Events::NONE
+            },
         };
         Change::Bind {
             binding: Box::new(binding),

@@ -8,7 +8,7 @@ use penstock_core::effect::{Effect, Event};
 use penstock_core::hooks::call::{self, Failed, Version};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::message::{Committed, Message, Record};
-use penstock_core::plugins::Bound;
+use penstock_core::plugins::{Bound, Hook};
 use penstock_core::shard::Peer;
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, Uid};
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl World {
             Fate::Trap(after) => (after, failed(Failure::Trap)),
             Fate::Stall(after) => (after, failed(Failure::Timeout)),
             Fate::Lost => (Duration::ZERO, failed(Failure::Timeout)),
-            Fate::Answer(after) => match self.plugins.noted(version, message, uids.len()) {
+            Fate::Answer(after) => match self.noted(&bound, version, message, uids.len()) {
                 Err(why) => (after, Err(why)),
                 Ok(count) => {
                     let (seq, done) = (message.seq.0, &uids[..count]);
@@ -97,6 +97,21 @@ impl World {
                 }
             },
         }
+    }
+
+    /// How many of so many recipients are done; of a webhook all or none.
+    fn noted(
+        &mut self,
+        bound: &Bound,
+        version: &Version,
+        message: &Message,
+        uids: usize,
+    ) -> Result<usize, Failed> {
+        if bound.binding.hook == Hook::Webhook {
+            let delivered = self.plugins.delivered(version, std::slice::from_ref(message));
+            return delivered.map(|()| uids);
+        }
+        self.plugins.noted(version, message, uids)
     }
 
     /// Somebody who never connects and is not told of for a message of a group of users.

@@ -61,7 +61,16 @@ impl World {
                     (&channel, incarnation, &message, &uids),
                 )
             }
-            Work::Webhook { window, messages } => {
+            Work::Webhook {
+                window,
+                messages,
+                uids,
+            } if !uids.is_empty() => {
+                let channel = call.channel.expect("messages are of a channel");
+                let page = (&channel, window.incarnation, &messages[0], &uids[..]);
+                self.notify(place, fate, &call.version, page)
+            }
+            Work::Webhook { window, messages, .. } => {
                 let channel = call.channel.expect("messages are of a channel");
                 let run = (&channel, window.incarnation, &messages[..]);
                 self.follow(place, fate, &call.version, (run, Some(window)))
@@ -251,7 +260,7 @@ impl World {
             }
             let records = census::records_of(&self.nodes, incarnation, meta);
             for bound in follows {
-                if bound.binding.hook == Hook::Offline {
+                if bound.binding.events.message_offline {
                     if let Some(missing) = self.not_told(bound, key, (incarnation, &records)) {
                         return Some(missing);
                     }

@@ -240,7 +240,7 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
     }
     let events = match hook {
         Hook::Webhook => events(wanted.config.get("events"))?,
-        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect | Hook::Offline => Events::default(),
+        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect | Hook::Offline | Hook::Route => Events::default(),
     };
     let bytes = |value: &Value| Bytes::from(value.to_string());
     // Changes of keys are exact only in windows that are fixed, and told of offline recipients nobody changes any.
@@ -314,8 +314,11 @@ fn events(wanted: Option<&Value>) -> Result<Events, String> {
     let names = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
     let known = |events: Events, name: &Value| events.with(name.as_str()?);
     let events = names.iter().try_fold(Events::NONE, known);
-    let events = events.filter(|_| wanted.is_array());
-    events.ok_or_else(|| format!("config: `events`: a list of {}", Events::NAMES.join(", ")))
+    // Whoever comes and goes is not told of yet.
+    let delivered = |events: &Events| wanted.is_array() && !events.user_online_status;
+    let names = &Events::NAMES[..2];
+    let events = events.filter(delivered);
+    events.ok_or_else(|| format!("config: `events`: a list of {}", names.join(", ")))
 }
 
 fn on_error(wanted: &OnErrorOf) -> OnError {

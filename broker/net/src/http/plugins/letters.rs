@@ -7,7 +7,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use penstock_core::admin::{Answer, Ask, LettersAsk};
-use penstock_core::hooks::registry::{DeadLetter, LetterName};
+use penstock_core::hooks::registry::{DeadLetter, Events, LetterName, Told};
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, Seq};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -152,6 +152,7 @@ fn letter(letter: &DeadLetter) -> Value {
         "attempts": letter.attempts,
         "cause": letter.cause.name(),
         "given_up_ms": letter.wall_ms,
+        "event": (letter.name.of().1 == Told::Offline).then_some(Events::NAMES[1]),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Webhooks through the binary: what a receiver sees of committed messages, whatever happens to it or to the broker.
 
 mod crashes;
+mod offline;
 mod receiver;
 mod refused;
 

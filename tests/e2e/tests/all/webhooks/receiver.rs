@@ -31,6 +31,7 @@ pub(super) struct Seen {
     pub(super) id: String,
     /// Which of the receiver's secrets verify it, in their order.
     pub(super) verified: Vec<bool>,
+    /// Those of `msg.notify`, or the one of `msg.offline`.
     pub(super) messages: Vec<Value>,
     /// Whether it was answered with 2xx.
     pub(super) taken: bool,
@@ -149,7 +150,10 @@ impl State {
             .iter()
             .map(|secret| verifies(secret, headers, body))
             .collect();
-        let messages: Vec<Value> = serde_json::from_slice(body)?;
+        let messages = match serde_json::from_slice(body)? {
+            Value::Array(messages) => messages,
+            one => vec![one],
+        };
         let answer = {
             let mut seen = lock(&self.seen);
             let answer = (lock(&self.script))(seen.len());
