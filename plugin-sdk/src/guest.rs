@@ -374,6 +374,32 @@ impl KvChange {
     }
 }
 
+impl host::publish::Message {
+    /// An answer in the channel of a message, which stands at this place of the batch, counted from 0. In a person channel both of
+    /// its two see it.
+    pub fn answer(
+        place: usize,
+        message: &Message<'_>,
+        payload: impl Into<Vec<u8>>,
+    ) -> host::publish::Message {
+        let (id, kind) = (message.channel_id(), message.channel_kind());
+        host::publish::Message::to(place, (id, u8::try_from(kind).unwrap_or(0)), payload)
+    }
+
+    /// A message to another channel, by its canonical id and type, because of the message at this place of the batch. To a uid in
+    /// place of the id of a person channel the plugin writes in a conversation of its own.
+    pub fn to(place: usize, (id, kind): (&str, u8), payload: impl Into<Vec<u8>>) -> host::publish::Message {
+        host::publish::Message {
+            cause: self::place(place),
+            channel_id: id.to_owned(),
+            channel_kind: kind,
+            payload: payload.into(),
+            topic: String::new(),
+            expire_seconds: 0,
+        }
+    }
+}
+
 /// A place of a batch, of which a guest has less than 4 GiB.
 fn place(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)

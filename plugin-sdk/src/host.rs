@@ -4,7 +4,15 @@
 use crate::bindings::offers::penstock::plugin as imports;
 
 pub use imports::log::Level;
-pub use imports::{kv, kv_read, messages, publish};
+pub use imports::{kv, kv_read};
+
+/// Reads of committed messages: the capability `messages`. What [`read`](messages::read) gives is parsed with
+/// [`Batch::parse`](crate::Batch::parse).
+pub use imports::messages;
+
+/// Messages of the plugin's own: the capability `publish`. [`send`](publish::send) waits until the message is committed. What is handed
+/// out again and sends again sends once.
+pub use imports::publish;
 
 /// Requests over HTTP, to where grants of the binding such as `http:GET https://api.example.org/v1` let them go. The plugin waits for the
 /// answer, at most five seconds and never longer than its deadline, which is 200 ms unless the binding says otherwise.

@@ -138,6 +138,10 @@ pub enum Ask {
     },
     /// Sends a message.
     Send(Box<SendAsk>),
+    /// Sends a message of a plugin.
+    Publish(Box<PublishAsk>),
+    /// Reads committed messages for a plugin.
+    ReadMessages(MessagesAsk),
     /// Outcome of a send (SF-5).
     SendOutcome {
         /// Id as the sender names it.
@@ -302,6 +306,38 @@ pub struct SendAsk {
     pub topic: Arc<str>,
     /// Payload.
     pub payload: Bytes,
+}
+
+/// A message that a plugin publishes. That it may, its host has checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishAsk {
+    /// The plugin, which sends as `plugin:<name>`.
+    pub plugin: Arc<str>,
+    /// The canonical id, or the uid of a person that the plugin writes to.
+    pub channel_id: Arc<str>,
+    /// Kind.
+    pub kind: ChannelKind,
+    /// Number; the same for the same send of the same cause, empty when there is no cause.
+    pub client_msg_no: Arc<str>,
+    /// Times that it went through a plugin, this one included.
+    pub hops: u8,
+    /// Expiry, s.
+    pub expire_s: u32,
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Payload.
+    pub payload: Bytes,
+}
+
+/// Committed messages that a plugin reads. That it may, its host has checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessagesAsk {
+    /// The channel, by its canonical id.
+    pub channel: ChannelKey,
+    /// First position, inclusive; 0 begins at the first kept one.
+    pub from: Seq,
+    /// Most messages, at least 1.
+    pub limit: u32,
 }
 
 /// The answer to an [`Ask`].

@@ -42,6 +42,8 @@ pub struct Draft {
     pub subscribers: Arc<[Uid]>,
     /// The attributes of the session that sent it, for the before-send stages alone: they are not stored.
     pub attributes: Option<Attributes>,
+    /// Times that it went through a plugin that published it; 0 for what people send (S17).
+    pub hops: u8,
 }
 
 /// A stored message (AP-4: id and stamp are set once, by the append authority).

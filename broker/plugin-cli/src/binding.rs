@@ -104,6 +104,7 @@ impl Binding {
             ("deadline_ms", json!(deadline.as_millis() as u64)),
             ("grants", json!([])),
             ("on_error", json!("reject")),
+            ("own_messages", json!(false)),
             ("priority", json!(0)),
             ("selector", json!({})),
         ];

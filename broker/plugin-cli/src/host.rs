@@ -1,9 +1,9 @@
 //! A plugin host of this process, for one component that its author tries.
 
 use crate::cache;
-use crate::trial::{Places, Table};
+use crate::trial::{Mail, Places, Table};
 use anyhow::Result;
-use penstock_plugin_host::{Host, HostConfig, Keys, Outside, Services};
+use penstock_plugin_host::{Channels, Host, HostConfig, Keys, Outside, Services};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Local {
     pub(crate) keys: Arc<Table>,
     /// The places that it may ask.
     pub(crate) places: Arc<Places>,
+    /// The channels that it reaches.
+    pub(crate) mail: Arc<Mail>,
     _folder: Option<TempDir>,
 }
 
@@ -37,6 +39,7 @@ impl Local {
             }
         };
         let keys = Arc::new(Table::default());
+        let mail = Arc::new(Mail::default());
         let config = HostConfig {
             cache,
             compiler: None,
@@ -47,6 +50,7 @@ impl Local {
             keys: Arc::clone(&keys) as Arc<dyn Keys>,
             // Filters read what is there at the moment, so that a case is like the one before.
             copy_age_max: Duration::ZERO,
+            channels: Arc::clone(&mail) as Arc<dyn Channels>,
             outside: Arc::clone(&places) as Arc<dyn Outside>,
         };
         let host = Host::with_services(config, services)?;
@@ -54,6 +58,7 @@ impl Local {
             host,
             keys,
             places,
+            mail,
             _folder: folder,
         })
     }

@@ -30,10 +30,12 @@ pub(crate) const KV_READ: &str = "kv-read";
 pub(crate) const HTTP: &str = "http";
 /// The same for values that the operator keeps.
 pub(crate) const SECRETS: &str = "secrets";
+/// The same for reading messages.
+pub(crate) const MESSAGES: &str = "messages";
+/// The same for sending them.
+pub(crate) const PUBLISH: &str = "publish";
 /// Interfaces that a plugin gets by a capability of the same name.
-const GRANTED: [&str; 4] = [HTTP, KV, KV_READ, SECRETS];
-/// Interfaces of the contract that this build does not offer yet.
-const NOT_YET: [&str; 2] = ["messages", "publish"];
+const GRANTED: [&str; 6] = [HTTP, KV, KV_READ, MESSAGES, PUBLISH, SECRETS];
 
 /// A hook that a component answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,17 +135,6 @@ fn check_capabilities(imports: &BTreeSet<String>, manifest: &Manifest) -> Result
         }
     }
     Ok(())
-}
-
-/// Whether these grants of a binding give a capability: by its name, or by saying where, as in `http:GET https://example.org/`.
-pub(crate) fn is_granted(capability: &str, grants: &BTreeSet<String>) -> bool {
-    let prefixes: &[&str] = match capability {
-        HTTP => &["http:"],
-        SECRETS => &["secret:", "reveal:"],
-        _ => &[],
-    };
-    let says_where = |grant: &String| prefixes.iter().any(|prefix| grant.starts_with(prefix));
-    grants.contains(capability) || grants.iter().any(says_where)
 }
 
 /// The digest of these bytes.
@@ -319,12 +310,6 @@ fn import(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Result<String,
     check_version(&name)?;
     if ALWAYS.contains(&name.interface) || GRANTED.contains(&name.interface) {
         return Ok(name.whole);
-    }
-    if NOT_YET.contains(&name.interface) {
-        return refused(
-            name.whole,
-            "which is in the contract, but this version of the broker does not offer it yet",
-        );
     }
     refused(
         name.whole,

@@ -1,9 +1,12 @@
 //! The host of a node's plugins.
 
 use crate::cache::Cache;
-use crate::component::{HTTP, Hook, Inspected, SECRETS, inspect, is_granted};
+use crate::channels::{Channels, NoChannels, Post};
+use crate::component::{HTTP, Hook, Inspected, MESSAGES, PUBLISH, SECRETS, inspect};
 use crate::engine::{self, Ticker};
-use crate::instance::{Guest, Prepared};
+use crate::grants::{self, ChannelGrants};
+use crate::imports::Granted;
+use crate::instance::{Guest, Prepared, Ways};
 use crate::keys::{COPY_AGE_MAX, Desk, Keys, NoKeys};
 use crate::outside::{Nowhere, Outside, Reach};
 use crate::refused::Refused;
@@ -37,6 +40,8 @@ pub struct Services {
     pub keys: Arc<dyn Keys>,
     /// How old a copy of a key may be that a filter reads.
     pub copy_age_max: Duration,
+    /// Channels.
+    pub channels: Arc<dyn Channels>,
     /// The way to the outside.
     pub outside: Arc<dyn Outside>,
 }
@@ -47,6 +52,7 @@ impl Default for Services {
         Services {
             keys: Arc::new(NoKeys),
             copy_age_max: COPY_AGE_MAX,
+            channels: Arc::new(NoChannels),
             outside: Arc::new(Nowhere),
         }
     }
@@ -73,12 +79,12 @@ pub struct Host {
     cache: Cache,
     workshop: Arc<Workshop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    desk: Arc<Desk>,
+    ways: Ways,
     outside: Arc<dyn Outside>,
 }
 
 impl Host {
-    /// Starts the engine and its threads. No plugin has keys or reaches anything.
+    /// Starts the engine and its threads. No plugin has keys or channels, or reaches anything.
     ///
     /// # Errors
     /// When the system has no room for the engine or a thread.
@@ -109,7 +115,10 @@ impl Host {
             cache,
             workshop,
             threads: Mutex::new(threads),
-            desk: Arc::new(Desk::new(services.keys, services.copy_age_max)),
+            ways: Ways {
+                desk: Arc::new(Desk::new(services.keys, services.copy_age_max)),
+                post: Arc::new(Post::new(services.channels)),
+            },
             outside: services.outside,
         })
     }
@@ -158,7 +167,7 @@ impl Host {
     fn prepare(&self, request: LoadRequest) -> Result<(Arc<Prepared>, Guest, Inspected), Refused> {
         let inspected = inspect(&request.component)?;
         let mut wanted = inspected.manifest.capabilities.iter();
-        if let Some(capability) = wanted.find(|capability| !is_granted(capability, &request.grants)) {
+        if let Some(capability) = wanted.find(|name| !grants::cover(&request.grants, name)) {
             return Err(Refused::NotGranted {
                 capability: capability.clone(),
             });
@@ -183,7 +192,7 @@ impl Host {
             &component,
             &inspected,
             config,
-            (&self.desk, reach),
+            (&self.ways, reach, granted(&request.grants)?),
         )?);
         let first = Guest::start(&prepared, self.workshop.ticker())?;
         Ok((prepared, first, inspected))
@@ -284,6 +293,15 @@ impl std::fmt::Debug for Host {
             .field("cache", &self.cache)
             .finish_non_exhaustive()
     }
+}
+
+/// The channels that a binding grants.
+fn granted(grants: &BTreeSet<String>) -> Result<Granted, Refused> {
+    let of = |capability| ChannelGrants::parse(capability, grants).map_err(Refused::Grants);
+    Ok(Granted {
+        publish: of(PUBLISH)?,
+        messages: of(MESSAGES)?,
+    })
 }
 
 fn names(hooks: &BTreeSet<Hook>) -> String {

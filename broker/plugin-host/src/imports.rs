@@ -1,20 +1,24 @@
 //! What a guest may import. An interface that it does not get is not linked.
 
+mod channels;
 mod keys;
 mod outside;
 
 pub(crate) use keys::ReadFailed;
 
-use crate::component::{HTTP, KV, KV_READ, SECRETS};
+use crate::channels::Post;
+use crate::component::{HTTP, KV, KV_READ, MESSAGES, PUBLISH, SECRETS};
+use crate::grants::ChannelGrants;
 use crate::keys::Desk;
 use crate::limits::Watch;
 use crate::outside::Reach;
 use crate::patience::Hold;
 use crate::status::Board;
+use penstock_core::hooks::registry::Publishing;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wasmtime::component::{ComponentType, Lift, Linker};
 use wasmtime::{Engine, StoreContextMut};
 
@@ -33,8 +37,21 @@ pub(crate) struct State {
     pub(crate) desk: Arc<Desk>,
     /// What it may reach outside.
     pub(crate) reach: Arc<dyn Reach>,
-    /// When the call at hand is over.
+    /// The way to channels, and which of them the binding grants.
+    pub(crate) post: Arc<Post>,
+    pub(crate) granted: Arc<Granted>,
+    /// What the call at hand is about, where guests may publish and read.
+    pub(crate) publishing: Option<Publishing>,
+    /// When the call at hand is over, and how long it may take.
     pub(crate) until: Instant,
+    pub(crate) within: Duration,
+}
+
+/// The channels that a binding grants.
+#[derive(Debug, Default)]
+pub(crate) struct Granted {
+    pub(crate) publish: ChannelGrants,
+    pub(crate) messages: ChannelGrants,
 }
 
 /// Severity of a line.
@@ -86,6 +103,12 @@ pub(crate) fn linker(engine: &Engine, granted: &BTreeSet<String>) -> wasmtime::R
     }
     if granted.contains(SECRETS) {
         outside::link_secrets(&mut linker)?;
+    }
+    if granted.contains(PUBLISH) {
+        channels::link_publish(&mut linker)?;
+    }
+    if granted.contains(MESSAGES) {
+        channels::link_messages(&mut linker)?;
     }
     // Only types, which link to nothing.
     linker.instance(&interface("types"))?;

@@ -3,6 +3,7 @@
 mod hooks;
 
 use crate::chance::jittered;
+use crate::channels::Post;
 use crate::component::{HTTP, Hook, Inspected, KV, never_waits};
 use crate::contract::{
     FlatFunction, InitFunction, OfflineFunction, PersistFunction, RenderFunction, RouteFunction, SharedFrame,
@@ -10,7 +11,7 @@ use crate::contract::{
 };
 use crate::engine::{Ticker, ticks};
 use crate::frame::Frame;
-use crate::imports::{ReadFailed, State, interface, linker};
+use crate::imports::{Granted, ReadFailed, State, interface, linker};
 use crate::keys::Desk;
 use crate::limits::{Limits, Watch};
 use crate::manifest::InstancePolicy;
@@ -21,6 +22,7 @@ use crate::session::ConnectFunction;
 use crate::status::Board;
 use penstock_core::hooks::call::{Call, Failed, Returned, Work};
 use penstock_core::hooks::pipeline::Failure;
+use penstock_core::hooks::registry::Source;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::component::{
@@ -57,7 +59,18 @@ pub(crate) struct Prepared {
     changes_keys: bool,
     desk: Arc<Desk>,
     reach: Arc<dyn Reach>,
+    post: Arc<Post>,
+    granted: Arc<Granted>,
     pub(crate) board: Arc<Board>,
+}
+
+/// What the host has for its guests.
+#[derive(Clone)]
+pub(crate) struct Ways {
+    /// To keys.
+    pub(crate) desk: Arc<Desk>,
+    /// To channels.
+    pub(crate) post: Arc<Post>,
 }
 
 /// Where the functions stand in the component.
@@ -82,7 +95,7 @@ impl Prepared {
         component: &Component,
         inspected: &Inspected,
         config: serde_json::Map<String, serde_json::Value>,
-        (desk, reach): (&Arc<Desk>, Arc<dyn Reach>),
+        (ways, reach, granted_channels): (&Ways, Arc<dyn Reach>, Granted),
     ) -> Result<Prepared, Refused> {
         // What the manifest asks for is granted by now.
         let granted = &inspected.manifest.capabilities;
@@ -112,8 +125,10 @@ impl Prepared {
             config_text,
             plugin: Arc::from(inspected.manifest.name.as_str()),
             changes_keys: granted.contains(KV),
-            desk: Arc::clone(desk),
+            desk: Arc::clone(&ways.desk),
             reach,
+            post: Arc::clone(&ways.post),
+            granted: Arc::new(granted_channels),
             board: Arc::new(Board::new()),
         })
     }
@@ -169,7 +184,9 @@ impl Guest {
 
     fn begin(prepared: &Arc<Prepared>) -> Result<Guest, Refused> {
         let mut store = store(prepared);
-        store.data_mut().until = Instant::now() + prepared.limits.init_within;
+        let state = store.data_mut();
+        state.within = prepared.limits.init_within;
+        state.until = Instant::now() + state.within;
         store.set_epoch_deadline(ticks(prepared.limits.init_within));
         store.set_hostcall_fuel(prepared.limits.crossing_bytes);
         let instance = prepared
@@ -263,11 +280,11 @@ impl Guest {
         let state = self.store.data_mut();
         state.watch.refused = false;
         state.hold = Hold::of(patience);
-        state.until = Instant::now()
-            + match patience {
-                Patience::Until(within) => within,
-                Patience::Shard => Duration::ZERO,
-            };
+        state.within = match patience {
+            Patience::Until(within) => within,
+            Patience::Shard => Duration::ZERO,
+        };
+        state.until = Instant::now() + state.within;
         let returned = ticker.during(|| match &call.work {
             Work::Connect { request, wall_ms } => self.connect(request, *wall_ms),
             Work::Route { request, wall_ms } => self.route(request, *wall_ms),
@@ -276,9 +293,18 @@ impl Guest {
                 self.before_send(channel, drafts, *wall_ms)
             }
             Work::PersistAfter {
+                binding_incarnation,
                 incarnation,
                 messages,
-            } => self.persist_after(call.of_channel()?, *incarnation, messages),
+            } => {
+                let source = Source {
+                    binding: Arc::clone(&call.version.binding),
+                    binding_incarnation: *binding_incarnation,
+                    channel: call.of_channel()?.clone(),
+                    incarnation: *incarnation,
+                };
+                self.persist_after(source, messages)
+            }
             Work::Offline {
                 incarnation,
                 message,
@@ -290,6 +316,7 @@ impl Guest {
                 uids,
             } => self.render(call.of_channel()?, window.incarnation, (messages, uids)),
         });
+        self.store.data_mut().publishing = None;
         let memory = self.store.data().watch.memory;
         Ended {
             retired: self.retired(&returned, memory),
@@ -388,7 +415,11 @@ fn store(prepared: &Prepared) -> Store<State> {
         plugin: Arc::clone(&prepared.plugin),
         desk: Arc::clone(&prepared.desk),
         reach: Arc::clone(&prepared.reach),
+        post: Arc::clone(&prepared.post),
+        granted: Arc::clone(&prepared.granted),
+        publishing: None,
         until: Instant::now(),
+        within: Duration::ZERO,
     };
     let mut store = Store::new(&prepared.engine, state);
     store.limiter(|state| &mut state.watch);

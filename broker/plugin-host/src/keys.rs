@@ -1,8 +1,9 @@
 //! Keys of plugins as guests reach them: how fast, and for filters out of a copy that may be a little old.
 
+use crate::rates::Rates;
 use bytes::Bytes;
 use penstock_core::hooks::registry::{KEY_BYTES_MAX, KeyOperation, KeyOutcome, KeyRefused, VALUE_BYTES_MAX};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -97,42 +98,16 @@ struct Copies {
     bytes: usize,
 }
 
-/// What a plugin may still do.
-struct Bucket {
-    tokens: f64,
-    refilled: Instant,
-}
-
-impl Bucket {
-    fn full(now: Instant) -> Bucket {
-        Bucket {
-            tokens: OPERATIONS_PER_S,
-            refilled: now,
-        }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let refill = now.duration_since(self.refilled).as_secs_f64() * OPERATIONS_PER_S;
-        self.tokens = (self.tokens + refill).min(OPERATIONS_PER_S);
-        self.refilled = now;
-        let may = self.tokens >= 1.0;
-        if may {
-            self.tokens -= 1.0;
-        }
-        may
-    }
-}
-
 /// The way of all guests of a host to the keys.
 pub(crate) struct Desk {
     keys: Arc<dyn Keys>,
-    buckets: Mutex<BTreeMap<String, Bucket>>,
+    rates: Rates,
     copies: Mutex<Copies>,
     copy_age_max: Duration,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Both maps are whole between two statements, whatever a holder died of.
+    // The map is whole between two statements, whatever a holder died of.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -148,23 +123,15 @@ impl Desk {
     pub(crate) fn new(keys: Arc<dyn Keys>, copy_age_max: Duration) -> Desk {
         Desk {
             keys,
-            buckets: Mutex::default(),
+            rates: Rates::new(OPERATIONS_PER_S),
             copies: Mutex::default(),
             copy_age_max,
         }
     }
 
-    /// Counts an operation of a plugin, if it may have one more. The names are those of plugins that are loaded, so that they are few.
+    /// Counts an operation of a plugin, if it may have one more.
     fn admit(&self, plugin: &str) -> Result<(), KeyError> {
-        let now = Instant::now();
-        let mut buckets = lock(&self.buckets);
-        let bucket = match buckets.get_mut(plugin) {
-            Some(bucket) => bucket,
-            None => buckets
-                .entry(plugin.to_owned())
-                .or_insert_with(|| Bucket::full(now)),
-        };
-        if bucket.take(now) {
+        if self.rates.admit(plugin) {
             Ok(())
         } else {
             Err(KeyError::Quota)
@@ -296,11 +263,6 @@ mod tests {
 
     #[test]
     fn a_plugin_may_do_so_much_in_a_second() {
-        let now = Instant::now();
-        let mut bucket = Bucket::full(now);
-        let taken = (0..2_000).filter(|_| bucket.take(now)).count();
-        assert_eq!(taken, 1_000);
-        assert!(bucket.take(now + Duration::from_millis(2)));
         let desk = Desk::new(Arc::new(Counting::default()), SOON);
         let refused = (0..3_000)
             .filter(|_| desk.get("p", "a", SOON) == Err(KeyError::Quota))

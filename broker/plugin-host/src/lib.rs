@@ -15,11 +15,13 @@
 
 mod cache;
 mod chance;
+mod channels;
 mod child;
 mod component;
 mod contract;
 mod engine;
 pub mod frame;
+mod grants;
 mod host;
 mod imports;
 mod instance;
@@ -29,6 +31,7 @@ mod manifest;
 mod outside;
 mod packages;
 mod patience;
+mod rates;
 mod refused;
 mod requests;
 mod routes;
@@ -40,8 +43,10 @@ mod typed;
 mod worker;
 
 pub use cache::compile_child;
+pub use channels::{Channels, NoChannels, PublishError, ReadError};
 pub use child::{inspect_child, rehearse};
 pub use component::{COMPONENT_BYTES_MAX, Hook, Inspected, SUPPORTED_API, inspect};
+pub use grants::check_grants;
 pub use host::{Host, HostConfig, LoadRequest, Services};
 pub use keys::{COPY_AGE_MAX, KeyError, Keys, NoKeys};
 pub use limits::Limits;

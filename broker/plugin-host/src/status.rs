@@ -75,6 +75,14 @@ pub struct VersionStatus {
     pub http_s: f64,
     /// Values of the operator that guests were shown.
     pub secrets_revealed: u64,
+    /// Messages that guests published: committed, or found again by their number.
+    pub published: u64,
+    /// Those that they could not, by reason.
+    pub publish_errors: BTreeMap<&'static str, u64>,
+    /// Reads of messages.
+    pub reads: u64,
+    /// Those that failed, by reason.
+    pub read_errors: BTreeMap<&'static str, u64>,
     /// Lines that were dropped.
     pub lines_dropped: u64,
     /// The plugin's own counters.

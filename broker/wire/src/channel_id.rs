@@ -13,6 +13,8 @@ pub const SYSTEM_UID: &str = "____system";
 pub const SYSTEM_DEVICE_ID: &str = "____device";
 /// Starts every id that the broker keeps for itself.
 pub const INTERNAL_PREFIX: &str = "__wk_internal_";
+/// Starts the uid of a plugin that sends messages. Nobody else has such a uid.
+pub const PLUGIN_PREFIX: &str = "plugin:";
 /// The internal channel that lists the system uids.
 pub const SYSTEM_UIDS_CHANNEL: &str = "__wk_internal_system_uids__";
 /// Longest uid, and longest id of a channel as its users name it, bytes. A person's or agent's channel id, which is two uids, is
@@ -166,11 +168,26 @@ pub fn is_reserved(name: &str) -> bool {
     name.starts_with(INTERNAL_PREFIX) || name == SYSTEM_UID || name == SYSTEM_DEVICE_ID
 }
 
-/// Checks a uid that somebody wants to create: not empty, not too long, no `@`, `#` or `&`, not reserved.
+/// Whether the uid is that of a plugin.
+#[must_use]
+pub fn is_plugin(uid: &str) -> bool {
+    uid.starts_with(PLUGIN_PREFIX)
+}
+
+/// The uid that a plugin of this name sends as.
+#[must_use]
+pub fn plugin_uid(name: &str) -> String {
+    format!("{PLUGIN_PREFIX}{name}")
+}
+
+/// Checks a uid that somebody wants to create: not empty, not too long, no `@`, `#` or `&`, not reserved and no plugin's.
 ///
 /// # Errors
 /// The first rule that it breaks.
 pub fn check_uid(uid: &str) -> Result<(), IdError> {
+    if is_plugin(uid) {
+        return Err(IdError::Reserved);
+    }
     check(uid, &['@', '#', '&'])
 }
 
@@ -284,6 +301,18 @@ mod tests {
         assert_eq!(normalise_agent("bot", "u1@bot").as_deref(), Ok("u1@bot"));
         assert_eq!(normalise_agent("u1", "a@b@c"), Err(IdError::Parts));
         assert_eq!(agent_sides("u1@bot"), Ok(("u1", "bot")));
+    }
+
+    #[test]
+    fn the_uids_of_plugins_are_reserved() {
+        assert_eq!(check_uid(&plugin_uid("auto-reply")), Err(IdError::Reserved));
+        assert_eq!(check_uid("plugin"), Ok(()));
+        assert!(is_plugin("plugin:") && !is_plugin("plugins:x"));
+        assert_eq!(
+            check_channel("plugin:x"),
+            Ok(()),
+            "the denylist of somebody's conversation with it"
+        );
     }
 
     #[test]

@@ -253,7 +253,10 @@ mod tests {
         };
         assert_eq!(request.url, "https://a.example/in?event=msg.offline");
         let body: Value = serde_json::from_slice(&request.body).expect("JSON");
-        assert_eq!((&body["to_uids"], &body["message_seq"]), (&json!(uids), &json!(1)));
+        assert_eq!(
+            (&body["to_uids"], &body["message_seq"]),
+            (&json!(uids), &json!(1))
+        );
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn draft(number: usize) -> Draft {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     }
 }
 

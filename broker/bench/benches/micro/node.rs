@@ -185,6 +185,7 @@ impl<D: Disk> Node<D> {
                 origin: None,
                 subscribers: Arc::from([]),
                 attributes: None,
+                hops: 0,
             }
         };
         (0..count).map(|_| draft()).collect()

@@ -49,6 +49,7 @@ pub(super) fn draft(number: &str, payload: &str) -> Draft {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     }
 }
 

@@ -193,6 +193,7 @@ impl Walk {
                     origin: None,
                     subscribers: Arc::from([]),
                     attributes: None,
+                    hops: 0,
                 }
             })
             .collect();

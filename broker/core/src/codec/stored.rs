@@ -78,6 +78,7 @@ pub fn encode_message(message: &Message) -> Bytes {
             .iter()
             .map(|uid| uid.as_str().to_owned())
             .collect(),
+        hops: u32::from(draft.hops),
     }
     .encode_to_vec()
     .into()
@@ -109,6 +110,7 @@ pub fn decode_message(body: Bytes) -> Result<Message, Corrupt> {
             origin: (node != 0).then_some((NodeId(node), ConnectionId(stored.origin_connection))),
             subscribers: stored.subscribers.iter().map(|uid| Uid::new(uid)).collect(),
             attributes: None,
+            hops: u8::try_from(stored.hops).map_err(|_| Corrupt)?,
         },
     })
 }
@@ -139,9 +141,30 @@ mod tests {
                 origin: Some((NodeId(2), ConnectionId(9))),
                 subscribers: Arc::from([Uid::new("u2"), Uid::new("u1")]),
                 attributes: None,
+                hops: 2,
             },
         };
         assert_eq!(decode_message(encode_message(&message)), Ok(message));
+    }
+
+    /// S17: what was stored before there were hops, and what people send, has none, and takes no more room than before.
+    #[test]
+    fn a_record_without_hops_is_of_a_person() {
+        let stored = v1::Message {
+            id: 7,
+            seq: 3,
+            ..v1::Message::default()
+        };
+        let bytes = encode(&stored);
+        assert_eq!(bytes, Bytes::from_static(&[8, 7, 16, 3]));
+        let message = decode_message(bytes.clone()).expect("a message");
+        assert_eq!(message.draft.hops, 0);
+        assert_eq!(encode_message(&message), bytes);
+        let many = v1::Message {
+            hops: 256,
+            ..v1::Message::default()
+        };
+        assert_eq!(decode_message(encode(&many)), Err(Corrupt));
     }
 
     proptest! {

@@ -198,6 +198,7 @@ pub(super) fn binding(id: &str) -> Binding {
         inline: true,
         public: false,
         events: crate::plugins::Events::default(),
+        own_messages: false,
     }
 }
 

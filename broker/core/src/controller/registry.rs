@@ -221,6 +221,7 @@ fn stored_binding(binding: &Binding) -> v1::Binding {
         disabled: None,
         public: binding.public,
         events: binding.events.number(),
+        own_messages: binding.own_messages,
     }
 }
 
@@ -377,6 +378,7 @@ fn read_binding(stored: &v1::Binding) -> Result<Binding, Corrupt> {
         attempts_max: stored.attempts_max,
         exact: stored.exact,
         inline: !stored.off_shard,
+        own_messages: stored.own_messages,
         patience: Duration::from_secs(u64::from(stored.patience_s)),
         public: stored.public,
         events: Events::of(stored.events),

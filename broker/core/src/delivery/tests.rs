@@ -39,6 +39,7 @@ fn message(from: &str, seq: u64, connection: u64) -> Arc<Committed> {
         origin: Some((NodeId(1), ConnectionId(connection))),
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     };
     Arc::new(Committed {
         channel: ChannelKey::new("x", ChannelKind::GROUP),

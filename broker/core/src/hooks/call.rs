@@ -72,6 +72,8 @@ pub enum Work {
     /// Work on committed messages, at least one, in order: all that follow the last run, without those of senders that the binding is
     /// not for.
     PersistAfter {
+        /// Revision of the registry at the binding's creation: part of the numbers of what the plugin publishes.
+        binding_incarnation: u64,
         /// Which creation of the channel.
         incarnation: Incarnation,
         /// The messages.
@@ -109,6 +111,17 @@ pub enum Work {
         /// For `msg.offline` a page of recipients of the one message who are offline, ascending; empty for `msg.notify`.
         uids: Vec<Uid>,
     },
+}
+
+impl Work {
+    /// Whether it follows a channel after the commit, so that no client waits for it.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        match self {
+            Work::BeforeSend { .. } | Work::Connect { .. } => false,
+            Work::PersistAfter { .. } | Work::Webhook { .. } => true,
+        }
+    }
 }
 
 /// The messages that a webhook delivers together. They are fixed durably before the first attempt, so that every attempt

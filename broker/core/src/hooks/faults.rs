@@ -57,5 +57,7 @@ faults! {
     failed_gate_lets_pass "A gate that fails lets pass whom its policy is to refuse."
     unknown_presence_is_offline "PR-4: who may have a session that is not known of is taken for offline."
     pages_skipped "PC-1: a message counts as done for the hook offline after the first page of its members."
+    number_by_place "AP-2: the number of what a plugin publishes is made of the place of its cause in the batch."
+    hops_not_counted "S17: what a plugin publishes because of another plugin's message counts as an answer to a person."
     window_grows_on_redelivery "M-18: a window grows when it is delivered again."
 }

@@ -53,6 +53,7 @@ fn binding(id: &str, priority: i32, policy: Policy) -> Binding {
         inline: false,
         public: false,
         events: crate::plugins::Events::default(),
+        own_messages: false,
     }
 }
 

@@ -359,7 +359,7 @@ impl Run {
         let takes = |position: &usize| {
             self.drafts[*position]
                 .as_ref()
-                .is_ok_and(|draft| bound.binding.selector.takes_sender(&draft.from_uid))
+                .is_ok_and(|draft| bound.binding.takes_sender(&draft.from_uid))
         };
         self.open().filter(takes).collect()
     }

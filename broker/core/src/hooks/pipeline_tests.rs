@@ -29,6 +29,7 @@ fn draft(payload: &str) -> Draft {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     }
 }
 
@@ -69,6 +70,7 @@ fn bound(name: &str, priority: i32, on_error: OnError, selector: Selector) -> Ar
         inline: true,
         public: false,
         events: crate::plugins::Events::default(),
+        own_messages: false,
     };
     Arc::new(Bound::new(binding, 1, 1, 1, &plugin))
 }

@@ -14,6 +14,8 @@ pub(super) enum Purpose {
     Send,
     /// Send a message to a list of users that the request names (HTTP only).
     SendScoped,
+    /// Publish a message as a plugin, which its binding grants.
+    Publish,
     /// Read history.
     Read,
     /// Receive while online (PC-6).
@@ -38,7 +40,7 @@ impl Question {
     /// exactly these users. A command message goes to the command channel (SF-1).
     ///
     /// # Errors
-    /// The id is not one (16), or the kind has no rule (23).
+    /// The id is not one (16), the kind has no rule (23), or the sender is a plugin's uid, which nobody else may use (11).
     pub fn send(
         uid: &Uid,
         channel_id: &str,
@@ -47,6 +49,9 @@ impl Question {
         subscribers: &[Uid],
         person_allowlist_required: bool,
     ) -> Result<Question, Reason> {
+        if channel_id::is_plugin(uid.as_str()) {
+            return Err(Reason::NOT_ALLOWED);
+        }
         if !subscribers.is_empty() {
             return Question::scoped(uid, channel_id, flags, subscribers);
         }
@@ -55,6 +60,25 @@ impl Question {
         if flags.sync_once {
             question.log = command(&question.source);
         }
+        Ok(question)
+    }
+
+    /// May a plugin, which sends as `uid`, publish to this channel? A person channel is named by its canonical id, or by the uid
+    /// of somebody whom the plugin writes to.
+    ///
+    /// # Errors
+    /// The id is not one (16), or the kind has no rule (23).
+    pub fn publish(uid: &Uid, channel_id: &str, kind: ChannelKind) -> Result<Question, Reason> {
+        if channel_id::is_command(channel_id) {
+            return Err(Reason::CHANNEL_ID);
+        }
+        // A canonical id stands for itself, also when the plugin is none of the two.
+        let named_by = match channel_id::person_members(channel_id) {
+            Ok((left, _)) if kind == ChannelKind::PERSON => Uid::new(left),
+            _ => uid.clone(),
+        };
+        let mut question = Question::about(Purpose::Publish, &named_by, channel_id, kind)?;
+        question.uid = uid.clone();
         Ok(question)
     }
 
@@ -140,6 +164,13 @@ impl Question {
                 Fact::Membership(self.uid.clone(), self.source.clone()),
             ],
             Purpose::Subscribe => vec![Fact::Definition(self.source.clone())],
+            Purpose::Publish => {
+                let mut facts = vec![Fact::Definition(self.source.clone())];
+                if self.lists() != self.source {
+                    facts.push(Fact::Definition(self.lists()));
+                }
+                return facts;
+            }
         };
         match (self.rule, self.lists()) {
             (Rule::Person, _) if self.purpose == Purpose::Send => facts.extend(self.of_receiver()),

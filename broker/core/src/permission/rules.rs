@@ -48,6 +48,7 @@ pub fn decide(question: &Question, facts: &Facts) -> Result<(), Reason> {
     match question.purpose {
         Purpose::SendScoped => Ok(()),
         Purpose::Send => decide_send(question, facts),
+        Purpose::Publish => decide_publish(question, facts),
         Purpose::Read | Purpose::Subscribe => decide_receive(question, facts),
     }
 }
@@ -83,6 +84,17 @@ fn decide_send(question: &Question, facts: &Facts) -> Result<(), Reason> {
             may_write(question, facts)?;
             lists(question, facts)
         }
+        Rule::Open => Err(Reason::KIND_NOT_SUPPORTED),
+    }
+}
+
+/// A plugin needs no membership and stands on no list: its binding says where it may publish. What nobody may write to, it may
+/// not either.
+fn decide_publish(question: &Question, facts: &Facts) -> Result<(), Reason> {
+    not_disbanded(facts.definition(&question.source)?)?;
+    match question.rule {
+        Rule::Person | Rule::Agent => Ok(()),
+        Rule::Visitors | Rule::Members | Rule::Lists => may_write(question, facts),
         Rule::Open => Err(Reason::KIND_NOT_SUPPORTED),
     }
 }

@@ -81,6 +81,53 @@ fn send_with(allowlist: bool, sync_once: bool, kind: u8, id: &str, world: &[&str
 /// What is tried: kind and id, the world, and the code.
 type SendRow = (&'static str, u8, &'static str, &'static [&'static str], u8);
 
+fn publish_with(kind: u8, id: &str, world: &[&str]) -> u8 {
+    match Question::publish(&Uid::new("plugin:p"), id, ChannelKind(kind)) {
+        Ok(question) => code(decide(&question, &facts(&question, world))),
+        Err(reason) => reason.0,
+    }
+}
+
+/// A plugin is no member and on no list; what nobody may write to, it may not either.
+#[test]
+fn a_plugin_publishes_where_the_channel_takes_messages() {
+    let group: &[&str] = &["row:2/g"];
+    for (kind, id, world, wanted) in [
+        (2, "g", group, OK),
+        (2, "g", &["row:2/g", "deny:2/g:plugin:p", "allow:2/g:u1"], OK),
+        (2, "g", &[], 5),
+        (2, "g", &["flag:2/g:ban"], 19),
+        (2, "g", &["flag:2/g:disband"], 24),
+        (2, "g", &["lost:row:2/g"], 18),
+        (2, "g____cmd", group, 16),
+        (2, "", group, 16),
+        (1, "u2@u1", &[], OK),
+        (1, "u2@u1", &["flag:1/u2@u1:disband"], 24),
+        (1, "u1", &["deny:1/u1:plugin:p"], OK),
+        (1, "a@b@c", &[], 16),
+        (10, "v", &["row:3/v"], OK),
+        (10, "v", &["flag:3/v:ban"], 19),
+        (8, "t", &[], 23),
+    ] {
+        assert_eq!(publish_with(kind, id, world), wanted, "{kind}/{id} {world:?}");
+    }
+    let question = |id: &str| Question::publish(&Uid::new("plugin:p"), id, ChannelKind::PERSON);
+    let channel = |id: &str| question(id).map(|question| question.log_channel().id.to_string());
+    assert_eq!(channel("u1@u2"), Ok("u2@u1".to_owned()));
+    assert_eq!(
+        channel("u1"),
+        Ok(penstock_wire::channel_id::canonical_person("plugin:p", "u1"))
+    );
+}
+
+/// Nobody sends as a plugin, not even a system sender.
+#[test]
+fn the_uid_of_a_plugin_is_nobody_elses() {
+    let flags = MessageFlags::default();
+    let question = Question::send(&Uid::new("plugin:p"), "g", ChannelKind::GROUP, &flags, &[], false);
+    assert_eq!(question, Err(Reason::NOT_ALLOWED));
+}
+
 /// Steps 1 and 2: system senders meet the disband check only; a send ban comes before everything of the channel.
 const SENDERS: &[SendRow] = &[
     ("system sender", 2, "g", &["system:u1"], OK),

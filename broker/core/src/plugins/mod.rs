@@ -21,6 +21,7 @@ mod events;
 mod keys;
 mod letters;
 mod policy;
+mod publish;
 mod quarantine;
 mod select;
 mod share;
@@ -37,6 +38,7 @@ pub use keys::{
 pub use letters::{Cause, DeadLetter, LETTERS_MAX, LetterName, OFFLINE_LETTER, letters_slot};
 pub(crate) use policy::FAILURES;
 pub use policy::{Failure, OnError, Policy};
+pub use publish::{Content, HOPS_MAX, NoTicket, Publishing, SENDS_MAX, Source, Ticket, uid_of};
 pub use quarantine::{Consequence, PROMOTED_LATELY, PlacedTrip, QUARANTINED_MAX, Quarantine, Trip};
 pub use select::{Pattern, Selector};
 pub use share::{share, user_share};
@@ -255,6 +257,8 @@ pub struct Binding {
     pub public: bool,
     /// Which events a webhook delivers; of no meaning for other hooks.
     pub events: Events,
+    /// Whether it gets messages that its own plugin published: not without a wish, because that is how loops begin (S17).
+    pub own_messages: bool,
 }
 
 /// A binding as it stands in the registry.

@@ -1,7 +1,8 @@
 //! What a binding is for: kinds of channels, patterns of their ids, senders.
 
-use super::SELECTOR_PARTS_MAX;
+use super::{Binding, SELECTOR_PARTS_MAX};
 use crate::types::{ChannelKey, Uid};
+use penstock_wire::channel_id;
 use std::collections::BTreeSet;
 
 /// Longest pattern, bytes.
@@ -49,9 +50,10 @@ impl Selector {
             && (self.ids.is_empty() || self.ids.iter().any(|pattern| pattern.matches(&channel.id)))
     }
 
-    /// Whether the binding is for messages of this sender, or for this user who connects.
+    /// Whether this is a sender, or a user who connects, that the selector names. Whether a message goes to a binding is said by
+    /// [`Binding::takes_sender`].
     #[must_use]
-    pub fn takes_sender(&self, uid: &Uid) -> bool {
+    pub(super) fn takes_sender(&self, uid: &Uid) -> bool {
         self.uids.is_empty() || self.uids.contains(uid)
     }
 
@@ -75,5 +77,14 @@ impl Selector {
                 .uids
                 .iter()
                 .all(|uid| (1..=PATTERN_BYTES_MAX).contains(&uid.as_str().len()))
+    }
+}
+
+impl Binding {
+    /// Whether it is for messages of this sender.
+    #[must_use]
+    pub fn takes_sender(&self, uid: &Uid) -> bool {
+        let own = uid.as_str().strip_prefix(channel_id::PLUGIN_PREFIX) == Some(&*self.plugin);
+        (self.own_messages || !own) && self.selector.takes_sender(uid)
     }
 }

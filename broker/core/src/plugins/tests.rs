@@ -47,7 +47,21 @@ fn binding(id: &str, priority: i32, selector: Selector) -> Binding {
         inline: false,
         public: false,
         events: Events::default(),
+        own_messages: false,
     }
+}
+
+/// S17: a message of a plugin goes to no binding of that plugin, unless one asks for it.
+#[test]
+fn a_binding_gets_its_own_messages_on_request_alone() {
+    let takes = |binding: &Binding, uid: &str| binding.takes_sender(&Uid::new(uid));
+    let mut all = binding("b", 0, Selector::default());
+    assert!(takes(&all, "ann") && takes(&all, "p") && takes(&all, "plugin:pp"));
+    assert!(!takes(&all, "plugin:p"));
+    all.own_messages = true;
+    assert!(takes(&all, "plugin:p"));
+    all.selector.uids = [Uid::new("ann")].into();
+    assert!(takes(&all, "ann") && !takes(&all, "plugin:p"));
 }
 
 fn channel(number: u32) -> ChannelKey {

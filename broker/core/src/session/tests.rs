@@ -100,6 +100,7 @@ fn message(incarnation: u64, seq: u64) -> Arc<Committed> {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     };
     Arc::new(Committed {
         channel: ChannelKey::new("g", ChannelKind::GROUP),

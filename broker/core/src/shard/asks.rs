@@ -15,7 +15,7 @@ use super::continuation::Then;
 use super::ingress::{Purpose, Source};
 use super::peer::{LANES, Peer, Reply, Request};
 use super::turn::Turn;
-use crate::admin::{Answer, Ask, ChannelFlags, Failure, List, ListChange, SendAsk};
+use crate::admin::{Answer, Ask, ChannelFlags, Failure, List, ListChange, PublishAsk, SendAsk};
 use crate::client::Secret;
 use crate::effect::Effect;
 use crate::message::Outcome;
@@ -109,6 +109,8 @@ impl Shard {
                 Ok(channel) => self.read_list(turn, ask, ListJob::read(channel, list)),
             },
             Ask::Send(send) => self.send_from_ask(turn, ask, *send),
+            Ask::Publish(publish) => self.publish_from_ask(turn, ask, *publish),
+            Ask::ReadMessages(wanted) => self.ask_messages(turn, ask, wanted),
             Ask::SendOutcome {
                 channel_id,
                 kind,
@@ -246,7 +248,13 @@ impl Shard {
         self.ingress(turn, Source::Ask(ask), purpose);
     }
 
-    /// What became of a send that came over HTTP.
+    fn publish_from_ask(&mut self, turn: &mut Turn<'_>, ask: Token, publish: PublishAsk) {
+        self.keep_ask(turn, ask, Job::SendOutcome);
+        let purpose = Purpose::from_plugin(publish, self.send_deadline(turn));
+        self.ingress(turn, Source::Ask(ask), purpose);
+    }
+
+    /// What became of a send that came over HTTP or from a plugin.
     pub(super) fn on_ask_sent(&mut self, turn: &mut Turn<'_>, ask: Token, outcome: Outcome) {
         if self.asks.remove(ask).is_some() {
             answer(turn, ask, Answer::Sent(outcome));

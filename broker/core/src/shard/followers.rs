@@ -127,7 +127,7 @@ impl Shard {
             self.counters.damaged += 1;
             return self.run_failed(channel, token, cursors::Failure::Untried);
         };
-        messages.retain(|message| bound.binding.selector.takes_sender(&message.draft.from_uid));
+        messages.retain(|message| bound.binding.takes_sender(&message.draft.from_uid));
         if messages.is_empty() {
             return self.tell_cursors(channel, cursors::Input::Done { token, through: last });
         }
@@ -242,6 +242,7 @@ fn persist_after(
         channel: Some(channel.clone()),
         within: bound.binding.deadline,
         work: Work::PersistAfter {
+            binding_incarnation: bound.incarnation,
             incarnation,
             messages,
         },

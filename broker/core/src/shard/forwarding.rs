@@ -157,6 +157,7 @@ mod tests {
             origin: None,
             subscribers: Arc::from([]),
             attributes: None,
+            hops: 0,
         }
     }
 

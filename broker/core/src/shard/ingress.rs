@@ -9,10 +9,11 @@ use super::continuation::Then;
 use super::peer::{HistoryRange, Request, RowKey};
 use super::step::Step;
 use super::turn::Turn;
-use crate::admin::{Answer, Failure, HistoryQuery, SendAsk};
+use crate::admin::{Answer, Failure, HistoryQuery, PublishAsk, SendAsk};
 use crate::client;
 use crate::message::{Attributes, Draft, MessageFlags, Outcome};
 use crate::permission::{self, Facts, Question};
+use crate::plugins::uid_of;
 use crate::rows::Row;
 use crate::session;
 use crate::types::{
@@ -53,6 +54,8 @@ pub(super) struct Sending {
     channel_id: Arc<str>,
     kind: ChannelKind,
     draft: Draft,
+    /// Whether a plugin publishes it, whose grants were checked.
+    by_plugin: bool,
     /// Until when it is worth sending. After that its client has been told that the outcome is unknown and sends again: an append
     /// much later could come when its idempotency key is forgotten (SL-6, AP-2).
     deadline: Duration,
@@ -107,11 +110,37 @@ impl Purpose {
             origin: None,
             subscribers: Arc::from(send.subscribers),
             attributes: None,
+            hops: 0,
         };
         Purpose::Send(Box::new(Sending {
             channel_id: send.channel_id,
             kind: send.kind,
             draft,
+            by_plugin: false,
+            deadline,
+        }))
+    }
+
+    /// What a plugin publishes.
+    pub(super) fn from_plugin(publish: PublishAsk, deadline: Duration) -> Purpose {
+        let draft = Draft {
+            from_uid: uid_of(&publish.plugin),
+            client_msg_no: publish.client_msg_no,
+            flags: MessageFlags::default(),
+            setting: 0,
+            expire_s: publish.expire_s,
+            topic: publish.topic,
+            payload: publish.payload,
+            origin: None,
+            subscribers: Arc::from([]),
+            attributes: None,
+            hops: publish.hops,
+        };
+        Purpose::Send(Box::new(Sending {
+            channel_id: publish.channel_id,
+            kind: publish.kind,
+            draft,
+            by_plugin: true,
             deadline,
         }))
     }
@@ -143,11 +172,13 @@ impl Shard {
             origin: Some((self.config.node, connection)),
             subscribers: Arc::from([]),
             attributes,
+            hops: 0,
         };
         let sending = Sending {
             channel_id: send.channel_id,
             kind: send.kind,
             draft,
+            by_plugin: false,
             deadline: self.send_deadline(turn),
         };
         self.ingress(
@@ -279,6 +310,9 @@ impl Shard {
                 let limit = self.config.limits.payload_bytes_max;
                 if sending.draft.payload.len() > limit {
                     return Err(Reason::PAYLOAD_DECODE);
+                }
+                if sending.by_plugin {
+                    return Question::publish(&sending.draft.from_uid, &sending.channel_id, sending.kind);
                 }
                 Question::send(
                     &sending.draft.from_uid,

@@ -481,6 +481,7 @@ fn probe(from_uid: &Uid, client_msg_no: &Arc<str>) -> Draft {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     }
 }
 

@@ -85,7 +85,7 @@ impl Shard {
         (bound, version): (&Bound, Version),
         (reply_to, place, mut messages): (ReplyTo, Place, Vec<Message>),
     ) {
-        messages.retain(|message| bound.binding.selector.takes_sender(&message.draft.from_uid));
+        messages.retain(|message| bound.binding.takes_sender(&message.draft.from_uid));
         if messages.is_empty() {
             return self.reply(turn, reply_to, Reply::Redelivered(Some(place.2)));
         }

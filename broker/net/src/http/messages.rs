@@ -14,6 +14,7 @@ use bytes::Bytes;
 use penstock_core::admin::{Answer, Ask, Failure, HistoryQuery, SendAsk};
 use penstock_core::message::{MessageFlags, Outcome};
 use penstock_core::types::{ChannelKind, Reason, Seq, Uid};
+use penstock_wire::channel_id::is_plugin;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -88,6 +89,11 @@ fn checked(state: &State, body: Send) -> Result<SendAsk, &'static str> {
     };
     if body.from_uid.is_empty() {
         return Err("invalid request: `from_uid` is empty");
+    }
+    if is_plugin(&body.from_uid) {
+        return Err(
+            "invalid request: `from_uid` is one of a plugin: `plugin:` begins the uids that only plugins send as",
+        );
     }
     match (body.channel_id.is_empty(), body.subscribers.is_empty()) {
         (true, true) => return Err("invalid request: `channel_id` is empty"),

@@ -1,12 +1,13 @@
 //! Fixtures: what a plugin is given, and what it must answer.
 
+use super::channels::ExpectedPublish;
 use super::connects::{Connecting, ExpectedDecision};
 use super::places::Exchange;
 use super::routes::{Asking, ExpectedAnswer};
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use penstock_core::hooks::call::{Window, Work};
-use penstock_core::message::{Draft, Message, MessageFlags, Refusal};
+use penstock_core::message::{Committed, Draft, Message, MessageFlags, Refusal};
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq, Uid};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -43,6 +44,8 @@ pub(super) struct Fixture {
     /// Values that it may see, by name.
     #[serde(default)]
     pub(super) secrets: BTreeMap<String, String>,
+    /// All that it publishes, in order.
+    pub(super) expect_published: Option<Vec<ExpectedPublish>>,
     /// Messages; those of one channel that follow each other are one batch.
     #[serde(default)]
     pub(super) messages: Vec<Given>,
@@ -79,9 +82,12 @@ pub(super) struct Given {
     expire: u32,
     #[serde(default)]
     client_msg_no: Option<String>,
+    /// Times that it went through a plugin that published it.
+    #[serde(default)]
+    hops: u8,
 }
 
-fn group() -> u8 {
+pub(super) fn group() -> u8 {
     ChannelKind::GROUP.0
 }
 
@@ -302,6 +308,7 @@ impl Given {
             topic: String::new(),
             expire: 0,
             client_msg_no: None,
+            hops: 0,
         }
     }
 
@@ -333,6 +340,7 @@ impl Given {
             origin: None,
             subscribers: Arc::from([]),
             attributes: None,
+            hops: self.hops,
         }
     }
 }
@@ -352,6 +360,7 @@ pub(super) fn before_send(messages: &[Given]) -> Work {
 /// The messages as one call of persist-after.
 pub(super) fn persist_after(messages: &[Given]) -> Work {
     Work::PersistAfter {
+        binding_incarnation: 1,
         incarnation: Incarnation(1),
         messages: committed(messages),
     }
@@ -364,6 +373,19 @@ pub(super) fn offline(message: &Given, uids: &[String]) -> Work {
         message: Box::new(committed(std::slice::from_ref(message)).remove(0)),
         uids: uids.iter().map(|uid| Uid::new(uid)).collect(),
     }
+}
+
+/// The messages as a plugin reads them.
+pub(super) fn stored(messages: &[Given]) -> Vec<Arc<Committed>> {
+    let channels = messages.iter().map(Given::channel);
+    let stored = channels.zip(committed(messages)).map(|(channel, message)| {
+        Arc::new(Committed {
+            channel,
+            incarnation: Incarnation(1),
+            message,
+        })
+    });
+    stored.collect()
 }
 
 /// The messages as one call of webhook; with uids one message and recipients of it who are offline.

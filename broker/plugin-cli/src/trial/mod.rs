@@ -1,6 +1,7 @@
 //! `penstock plugin test`: the component on fixtures, in the host and under the limits of production.
 
 mod bench;
+mod channels;
 mod compare;
 mod connects;
 mod fixtures;
@@ -12,6 +13,7 @@ mod tests;
 mod turns;
 
 pub(crate) use bench::run as bench;
+pub(crate) use channels::Mail;
 pub(crate) use keys::Table;
 pub(crate) use places::Places;
 
@@ -21,12 +23,13 @@ use crate::build;
 use crate::folder;
 use crate::host::Local;
 use anyhow::{Context as _, Result, bail};
+use channels::ExpectedPublish;
 use fixtures::{Expected, Fixture, Given};
 use penstock_core::hooks::call::{Answer, Call, Failed, Returned, Version};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_plugin_host::{Inspected, LoadRequest, inspect};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -141,8 +144,17 @@ impl Outcome {
 struct Bench<'a> {
     local: &'a Local,
     inspected: Inspected,
+    /// What its capabilities are granted, and what the binding says.
+    grants: BTreeSet<String>,
     within: Duration,
     cases: u32,
+}
+
+/// What a case must leave behind. What is none is not compared.
+#[derive(Clone, Copy, Default)]
+struct Left<'a> {
+    keys: Option<&'a BTreeMap<String, String>>,
+    published: Option<&'a [ExpectedPublish]>,
 }
 
 /// What one call found, in words.
@@ -154,6 +166,7 @@ impl<'a> Bench<'a> {
         let inspected = inspect(component).context("no broker of this version takes it")?;
         let binding = Binding::of(options, &inspected.manifest, None)?;
         let bench = Bench {
+            grants: grants(&inspected, binding.as_ref()),
             within: deadline(binding.as_ref(), &inspected.manifest),
             local,
             inspected,
@@ -169,12 +182,16 @@ impl<'a> Bench<'a> {
         };
         self.local.keys.begin(&fixture.keys);
         self.local.places.begin(&fixture.http, &fixture.secrets);
+        self.local.mail.begin(&fixture.messages);
         let mut outcome = self.case(
             &hook,
             &fixture.config,
             &turns::of_fixture(&hook, fixture),
             &|at, returned| differences(&fixture.expect, at, returned),
-            fixture.expect_keys.as_ref(),
+            &Left {
+                keys: fixture.expect_keys.as_ref(),
+                published: fixture.expect_published.as_deref(),
+            },
         )?;
         outcome.differences.extend(self.local.places.differences());
         Ok(outcome)
@@ -185,6 +202,7 @@ impl<'a> Bench<'a> {
         let hook = self.hook();
         self.local.keys.begin(&BTreeMap::new());
         self.local.places.begin(&[], &BTreeMap::new());
+        self.local.mail.begin(&[]);
         self.case(
             &hook,
             config,
@@ -193,7 +211,7 @@ impl<'a> Bench<'a> {
                 Err(failed @ Failed::Call(_)) => vec![compare::failure(failed)],
                 _ => Vec::new(),
             },
-            None,
+            &Left::default(),
         )
     }
 
@@ -213,7 +231,7 @@ impl<'a> Bench<'a> {
             version: version.clone(),
             component: self.inspected.component.clone(),
             config: config.clone(),
-            grants: self.inspected.manifest.capabilities.clone(),
+            grants: self.grants.clone(),
             hook: hook.to_owned(),
         })?;
         Ok(version)
@@ -226,20 +244,15 @@ impl<'a> Bench<'a> {
         config: &Map<String, Value>,
         turns: &[Turn],
         compare: Compare<'_>,
-        keys: Option<&BTreeMap<String, String>>,
+        left: &Left<'_>,
     ) -> Result<Outcome> {
         let version = self.load(hook, config)?;
-        let outcome = self.asked(&version, turns, (compare, keys));
+        let outcome = self.asked(&version, turns, (compare, left));
         self.local.host.unload(&version);
         Ok(outcome)
     }
 
-    fn asked(
-        &self,
-        version: &Version,
-        turns: &[Turn],
-        (compare, keys): (Compare<'_>, Option<&BTreeMap<String, String>>),
-    ) -> Outcome {
+    fn asked(&self, version: &Version, turns: &[Turn], (compare, left): (Compare<'_>, &Left<'_>)) -> Outcome {
         let mut differences = Vec::new();
         for turn in turns {
             let returned = self.ask(version, turn);
@@ -251,9 +264,13 @@ impl<'a> Bench<'a> {
             }
         }
         let found = self.local.keys.shown();
-        if let Some(expected) = keys.filter(|expected| **expected != found) {
+        if let Some(expected) = left.keys.filter(|expected| **expected != found) {
             differences.push(format!("expected the keys {expected:?}, got {found:?}"));
         }
+        differences.extend(
+            left.published
+                .and_then(|expected| self.local.mail.difference(expected)),
+        );
         if !differences.is_empty() {
             return Outcome {
                 differences,
@@ -356,6 +373,16 @@ fn differences(expected: &Expected, at: usize, returned: &Returned) -> Vec<Strin
             .collect(),
         (Expected::Verdicts(_), _) => other("message", "verdicts"),
     }
+}
+
+/// What the manifest asks for; which channels, the binding says, or all of them without one.
+fn grants(inspected: &Inspected, binding: Option<&Binding>) -> BTreeSet<String> {
+    let mut grants = inspected.manifest.capabilities.clone();
+    match binding {
+        Some(binding) => grants.extend(binding.grants()),
+        None => grants.extend(["publish:*/*", "messages:*/*"].map(str::to_owned)),
+    }
+    grants
 }
 
 fn show(returned: &Returned) -> String {

@@ -92,6 +92,7 @@ pub(crate) fn call(version: &Version, messages: usize, payload: &[u8]) -> Call {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     };
     Call {
         version: version.clone(),

@@ -130,8 +130,7 @@ impl Frame {
             stamped.event[1],
             attributes[0],
             attributes[1],
-            // No hops yet.
-            0,
+            u32::from(draft.hops),
             0,
         ];
         self.index.extend_from_slice(&entry);

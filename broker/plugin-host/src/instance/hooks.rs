@@ -10,8 +10,10 @@ use crate::session;
 use crate::typed;
 use bytes::Bytes;
 use penstock_core::hooks::call::{Answer, Failed, HttpRequest, KvChange, KvOperation, Returned};
+use penstock_core::hooks::faults::Faults;
 use penstock_core::hooks::gates::Request;
 use penstock_core::hooks::pipeline::Failure;
+use penstock_core::hooks::registry::{Publishing, Source};
 use penstock_core::message::{Draft, Message};
 use penstock_core::types::{ChannelKey, Incarnation, Uid};
 use std::sync::Arc;
@@ -65,16 +67,12 @@ impl Guest {
             .map_err(|why| self.bad(&why))
     }
 
-    pub(super) fn persist_after(
-        &mut self,
-        channel: &ChannelKey,
-        incarnation: Incarnation,
-        messages: &[Message],
-    ) -> Returned {
+    pub(super) fn persist_after(&mut self, source: Source, messages: &[Message]) -> Returned {
         let Some(function) = self.persist else {
             return Err(Failed::Call(Failure::NotReady));
         };
-        let frame = self.committed(channel, incarnation, messages);
+        let frame = self.committed(&source.channel, source.incarnation, messages);
+        self.may_publish(source, messages);
         let (result,) = self.run(&function, frame)?;
         match result {
             Ok(done) => self.done(done, messages.len()),
@@ -126,6 +124,13 @@ impl Guest {
                 .map_err(|why| self.bad(&why)),
             Err(failure) => Err(self.failure("webhook", &failure)),
         }
+    }
+
+    /// From now on until the call ends the guest may publish because of these messages.
+    fn may_publish(&mut self, source: Source, messages: &[Message]) {
+        let plugin = Arc::clone(&self.prepared.plugin);
+        let publishing = Publishing::about(plugin, source, messages, Faults::default());
+        self.store.data_mut().publishing = Some(publishing);
     }
 
     /// The frame of committed messages, at the moment of the first of them.

@@ -123,6 +123,7 @@ fn persist_after(payloads: &[&str]) -> Work {
         draft: draft(payload),
     };
     Work::PersistAfter {
+        binding_incarnation: 1,
         incarnation: Incarnation(7),
         messages: payloads.iter().enumerate().map(message).collect(),
     }
@@ -140,5 +141,6 @@ fn draft(payload: &str) -> Draft {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Lane {
     /// Used from the end, so that those in front become idle.
     pub(super) warm: Vec<(Guest, Instant)>,
     pub(super) running: usize,
+    /// Whether its calls follow channels: nobody waits for them at a client.
+    pub(super) follows: bool,
     /// Whether it stands in the list of lanes that have work.
     pub(super) queued: bool,
     pub(super) pace: Pace,
@@ -96,6 +98,8 @@ pub(super) struct Turn {
     pub(super) lane: u64,
     pub(super) prepared: Arc<Prepared>,
     pub(super) guest: Option<Guest>,
+    /// The crew of which it takes a thread for what follows channels; none when somebody waits for it at a client.
+    pub(super) follows: Option<Crew>,
 }
 
 /// An instance that ended on the thread of a caller, who has no time to drop it and to start another.
@@ -117,6 +121,8 @@ pub(super) struct Lanes {
     /// Versions with work that may start, in turn, for each crew.
     pub(super) ready: [VecDeque<Version>; Crew::ALL.len()],
     pub(super) errands: VecDeque<Errand>,
+    /// Calls that follow channels and run, of each crew.
+    pub(super) following: [usize; Crew::ALL.len()],
     numbers: u64,
     tended: Option<Instant>,
     pub(super) stopped: bool,
@@ -167,11 +173,25 @@ impl Lanes {
         let prepared = lane.prepared.clone()?;
         let job = lane.waiting.pop_front()?;
         lane.running += 1;
+        let crew = Crew::of(&prepared);
+        let follows = lane.follows.then_some(crew);
+        self.following[crew as usize] += usize::from(lane.follows);
         Some(Turn {
             job,
             lane: lane.number,
             prepared,
             guest: lane.warm.pop().map(|(guest, _)| guest),
+            follows,
         })
+    }
+
+    /// The version whose turn it is. Where as many calls follow channels as may, those that do not come first: a message that a guest
+    /// publishes and waits for may need a thread for a filter.
+    pub(super) fn next(&mut self, crew: Crew, following_max: usize) -> Option<Version> {
+        let full = self.following[crew as usize] >= following_max;
+        let may = |version: &Version| !full || self.lanes.get(version).is_none_or(|lane| !lane.follows);
+        let ready = &mut self.ready[crew as usize];
+        let at = ready.iter().position(may)?;
+        ready.remove(at)
     }
 }

@@ -92,6 +92,11 @@ impl Workshop {
         (self.threads(crew) / 2).max(1)
     }
 
+    /// Calls that follow channels at a time: a thread is left for what clients wait for.
+    fn following_max(&self, crew: Crew) -> usize {
+        self.threads(crew).saturating_sub(1).max(1)
+    }
+
     pub(crate) fn ticker(&self) -> &Ticker {
         &self.ticker
     }
@@ -163,6 +168,7 @@ impl Workshop {
             Some(lane) if lane.waiting.len() >= LANE_CALLS_MAX => Failure::Busy,
             Some(lane) => {
                 let version = call.version.clone();
+                lane.follows = call.work.follows();
                 lane.waiting.push_back(Job {
                     call,
                     reply,
@@ -209,7 +215,7 @@ impl Workshop {
             if let Some(errand) = lanes.errands.pop_front() {
                 return Some(Task::Replace(errand));
             }
-            let Some(version) = lanes.ready[crew as usize].pop_front() else {
+            let Some(version) = lanes.next(crew, self.following_max(crew)) else {
                 let waited = self.wake[crew as usize].wait_timeout(lanes, TEND);
                 lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
@@ -222,8 +228,20 @@ impl Workshop {
     }
 
     /// A call of this life of the version ended, and this instance is left.
-    fn ended(&self, version: &Version, number: u64, guest: Option<Guest>, ran: Option<Ran>) {
+    fn ended(
+        &self,
+        version: &Version,
+        (number, follows): (u64, Option<Crew>),
+        guest: Option<Guest>,
+        ran: Option<Ran>,
+    ) {
         let mut lanes = self.lock();
+        if let Some(crew) = follows {
+            let following = &mut lanes.following[crew as usize];
+            *following = following.saturating_sub(1);
+            // One that had to wait for this may stand in the list.
+            self.wake[crew as usize].notify_one();
+        }
         let surplus = guest.and_then(|guest| self.put(&mut lanes, version, guest));
         if let Some(lane) = lanes.life(version, number) {
             lane.running = lane.running.saturating_sub(1);
@@ -309,11 +327,12 @@ impl Workshop {
             lane,
             prepared,
             guest,
+            follows,
         } = turn;
         let worked = self.work(&job.call, job.since.elapsed(), &prepared, guest);
         let (kept, gone) = Worked::split(worked.guest, worked.retired);
         let retired = kept.is_none();
-        self.ended(&job.call.version, lane, kept, worked.ran);
+        self.ended(&job.call.version, (lane, follows), kept, worked.ran);
         (job.reply)(worked.returned);
         // Whoever waits for the answer does not wait for this.
         drop(gone);

@@ -20,7 +20,7 @@ pub async fn follow(
     this: NodeId,
     mut registry: watch::Receiver<Arc<Registry>>,
 ) {
-    plugins.keys.connect(Weak::clone(&node));
+    plugins.asking.connect(Weak::clone(&node));
     let mut keeper = Keeper {
         plugins,
         this,

@@ -65,6 +65,20 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
     labelled(
         out,
         &bindings,
+        ("penstock_plugin_publish_errors_total", "reason"),
+        "Messages that plugins could not publish, by reason.",
+        |status| by_reason(&status.publish_errors),
+    );
+    labelled(
+        out,
+        &bindings,
+        ("penstock_plugin_message_read_errors_total", "reason"),
+        "Reads of messages by plugins that failed, by reason.",
+        |status| by_reason(&status.read_errors),
+    );
+    labelled(
+        out,
+        &bindings,
         ("penstock_plugin_demotions_total", "reason"),
         "How often calls of a version were sent back from the threads of shards, by reason.",
         |status| by_reason(&status.demotions),
@@ -99,7 +113,7 @@ type Series = (&'static str, &'static str, fn(&VersionStatus) -> f64);
     clippy::cast_precision_loss,
     reason = "the format has floating point numbers only"
 )]
-const SERIES: [Series; 11] = [
+const SERIES: [Series; 13] = [
     (
         "penstock_plugin_calls_total",
         "Calls that ended, well or not.",
@@ -151,6 +165,16 @@ const SERIES: [Series; 11] = [
         |status| status.secrets_revealed as f64,
     ),
     (
+        "penstock_plugin_published_total",
+        "Messages that plugins published: committed, or found again by their number.",
+        |status| status.published as f64,
+    ),
+    (
+        "penstock_plugin_message_reads_total",
+        "Reads of messages by plugins.",
+        |status| status.reads as f64,
+    ),
+    (
         "penstock_plugin_log_lines_dropped_total",
         "Lines that plugins logged too fast.",
         |status| status.lines_dropped as f64,
@@ -175,6 +199,14 @@ fn add(sum: &mut VersionStatus, counted: &VersionStatus) {
     sum.secrets_revealed += counted.secrets_revealed;
     for (outcome, count) in &counted.http_requests {
         *sum.http_requests.entry(outcome).or_default() += count;
+    }
+    sum.published += counted.published;
+    sum.reads += counted.reads;
+    for (reason, count) in &counted.publish_errors {
+        *sum.publish_errors.entry(reason).or_default() += count;
+    }
+    for (reason, count) in &counted.read_errors {
+        *sum.read_errors.entry(reason).or_default() += count;
     }
     sum.memory_high = sum.memory_high.max(counted.memory_high);
     for (failure, count) in &counted.failures {

@@ -8,7 +8,9 @@
 
 mod api;
 mod artifacts;
+mod asking;
 mod breakers;
+mod channels;
 mod follow;
 mod keys;
 mod metrics;
@@ -20,15 +22,17 @@ pub use artifacts::Artifacts;
 pub use follow::follow;
 
 use crate::config::Settings;
+use asking::Asking;
 use bytes::Bytes;
+use channels::NodeChannels;
 use keys::NodeKeys;
 use penstock_core::hooks::breaker::Change;
 use penstock_core::hooks::call::{Call, Digest, Returned, Version, Work};
 use penstock_core::hooks::registry::{Artifact, Binding, Hook};
 use penstock_egress::{Resolve, SystemResolver, Tls};
-use penstock_plugin_host::{COPY_AGE_MAX, Host, HostConfig, Keys, Refused, Services};
+use penstock_plugin_host::{Host, HostConfig, Refused, Services, check_grants};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,8 +51,8 @@ const THREADS: usize = 4;
 #[derive(Debug)]
 pub struct Plugins {
     host: Host,
-    /// The way of guests to their keys.
-    keys: Arc<NodeKeys>,
+    /// The way of guests to the node.
+    asking: Arc<Asking>,
     /// Their way to the outside.
     outside: Arc<outside::Outside>,
     /// Whether quick filters may run on the shards.
@@ -86,7 +90,7 @@ impl Plugins {
             compiler: child(&this, COMPILE_COMMAND),
             threads: THREADS,
         };
-        let keys = Arc::new(NodeKeys::default());
+        let asking = Arc::new(Asking::default());
         let authorities = settings.webhooks.authorities.as_deref();
         let tls = Tls::new(authorities).map_err(|error| Refused::Io(error.to_string()))?;
         let resolver: Arc<dyn Resolve> = Arc::new(SystemResolver);
@@ -97,13 +101,14 @@ impl Plugins {
         );
         let outside = Arc::new(outside);
         let services = Services {
-            keys: Arc::clone(&keys) as Arc<dyn Keys>,
-            copy_age_max: COPY_AGE_MAX,
+            keys: Arc::new(NodeKeys(Arc::clone(&asking))),
+            channels: Arc::new(NodeChannels(Arc::clone(&asking))),
             outside: Arc::clone(&outside) as Arc<dyn penstock_plugin_host::Outside>,
+            ..Services::default()
         };
         Ok(Plugins {
             host: Host::with_services(config, services)?,
-            keys,
+            asking,
             outside,
             inline: settings.plugins_inline,
             artifacts: Artifacts::new(folder.join("components"), child(&this, INSPECT_COMMAND)),
@@ -159,6 +164,10 @@ impl Plugins {
                 "http_requests": status.http_requests,
                 "http_seconds": status.http_s,
                 "secrets_revealed": status.secrets_revealed,
+                "published": status.published,
+                "publish_errors": status.publish_errors,
+                "message_reads": status.reads,
+                "message_read_errors": status.read_errors,
                 "log_lines_dropped": status.lines_dropped,
                 "counters": status.counters,
                 "endpoint": self.webhooks.status(&version),
@@ -226,10 +235,11 @@ impl Plugins {
     /// # Errors
     /// Why not, in words for people.
     pub fn check(&self, binding: &Binding) -> Result<(), String> {
+        let grants: BTreeSet<String> = serde_json::from_slice(&binding.grants).unwrap_or_default();
+        check_grants(&grants)?;
         match binding.hook {
             Hook::Webhook => self.webhooks.check(binding),
             Hook::PersistAfter | Hook::Offline | Hook::Connect | Hook::Route => {
-                let grants = serde_json::from_slice(&binding.grants).unwrap_or_default();
                 let checked = self.outside.check(&grants);
                 checked.map_err(|why| format!("grants: {why}"))
             }

@@ -32,6 +32,10 @@ pub enum Purpose {
     Outcome(usize),
     /// A change of the registry of plugins.
     Deploy,
+    /// What a plugin publishes, by its payload.
+    Publish(String),
+    /// The group that a plugin publishes to.
+    EchoRoom,
     /// The newest messages of a channel, which must reach at least this position.
     History {
         /// Index of the channel.
@@ -279,7 +283,7 @@ impl Clients {
             Purpose::Read(reading) => read_register(reading, answer, oracle),
             Purpose::Send(operation) => self.sent(now, operation, answer, oracle),
             Purpose::Outcome(operation) => outcome(operation, answer, oracle),
-            Purpose::Deploy => {}
+            Purpose::Deploy | Purpose::Publish(_) | Purpose::EchoRoom => {}
             Purpose::History { channel, user, floor } => {
                 self.history(channel, user, floor, answer, oracle);
             }

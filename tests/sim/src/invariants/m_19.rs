@@ -218,7 +218,7 @@ impl Judged {
         let since = self.floors.get(began.saturating_sub(1)..).unwrap_or_default();
         let floor = since.iter().map(|(_, lowest)| *lowest).min().unwrap_or(0);
         let judges = |bound: &&Arc<Bound>| {
-            bound.version(shown.channel).is_some() && bound.binding.selector.takes_sender(shown.from)
+            bound.version(shown.channel).is_some() && bound.binding.takes_sender(shown.from)
         };
         self.registries.range(floor..).any(|(_, registry)| {
             let stages = registry.of(Hook::BeforeSend).filter(judges);

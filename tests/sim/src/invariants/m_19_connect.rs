@@ -172,6 +172,7 @@ mod tests {
             inline: false,
             public: false,
             events: penstock_core::plugins::Events::default(),
+            own_messages: false,
         };
         let bound = Bound::new(binding, 5, 5, 1, &plugin);
         Registry::new(5, vec![plugin], vec![bound])

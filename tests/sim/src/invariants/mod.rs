@@ -21,6 +21,7 @@ pub mod pc_1;
 pub mod pc_5;
 pub mod pr_4;
 pub mod s_16;
+pub mod s_17;
 mod sl_1;
 pub mod sl_9;
 

@@ -158,11 +158,9 @@ pub fn taken(bound: &Bound, records: &[Record]) -> BTreeSet<u64> {
         // Stamps of a channel do not go back.
         Some(StartAt::Time(ms)) => record.stamp_ms >= ms,
     };
-    let selector = &bound.binding.selector;
     let takes = |record: &Record| {
-        selector.uids.is_empty()
-            || decode_message(record.body.clone())
-                .is_ok_and(|message| selector.takes_sender(&message.draft.from_uid))
+        decode_message(record.body.clone())
+            .is_ok_and(|message| bound.binding.takes_sender(&message.draft.from_uid))
     };
     let wanted = records.iter().filter(|record| begins(record) && takes(record));
     wanted.map(|record| record.seq.0).collect()

@@ -414,6 +414,20 @@ pub static ALL: &[Mutant] = &[
         "The cursor of a webhook passes messages that its endpoint did not take (PC-1).",
     ),
     mutant(
+        "number-by-place",
+        3,
+        400,
+        Plant::Hooks(|faults| faults.number_by_place = true),
+        "The number of what a plugin publishes is made of the place of its cause in the batch (AP-2).",
+    ),
+    mutant(
+        "hops-not-counted",
+        3,
+        200,
+        Plant::Hooks(|faults| faults.hops_not_counted = true),
+        "An answer of a plugin to a plugin's message counts as an answer to a person (S17).",
+    ),
+    mutant(
         "window-grows",
         1,
         400,

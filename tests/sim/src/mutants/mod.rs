@@ -22,6 +22,12 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// The faults of the hooks, for what a plugin host takes from them.
+    #[must_use]
+    pub fn hooks(&self) -> hooks::faults::Faults {
+        self.faults.hooks
+    }
+
     /// Plants the machines' faults.
     #[must_use]
     pub fn configure(&self, config: Config) -> Config {

@@ -14,6 +14,7 @@ use crate::invariants::pc_1::Followed;
 pub use crate::invariants::pc_5::Sessions;
 use crate::invariants::pr_4::Notified;
 use crate::invariants::s_16::Suspended;
+use crate::invariants::s_17::Published;
 use bytes::Bytes;
 use penstock_core::message::Message;
 use penstock_core::types::{ChannelKey, MessageId, Reason};
@@ -121,6 +122,8 @@ pub struct Oracle {
     pub followed: Followed,
     /// Of which offline recipients bindings were told.
     pub notified: Notified,
+    /// What a plugin has published.
+    pub published: Published,
     /// What the keys of plugins count.
     pub counted: Counted,
     by_key: BTreeMap<ChannelKey, usize>,

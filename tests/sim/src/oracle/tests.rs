@@ -28,6 +28,7 @@ fn message(oracle: &Oracle, operation: usize, seq: u64, id: i64) -> Message {
             origin: None,
             subscribers: Arc::from([]),
             attributes: None,
+            hops: 0,
         },
     }
 }

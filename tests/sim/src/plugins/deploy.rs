@@ -239,6 +239,7 @@ impl Deployer {
             inline: true,
             public: false,
             events: penstock_core::plugins::Events::default(),
+            own_messages: false,
         }
     }
 

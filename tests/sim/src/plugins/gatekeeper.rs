@@ -103,6 +103,7 @@ impl Gatekeeper {
             inline: true,
             public: false,
             events: penstock_core::plugins::Events::default(),
+            own_messages: false,
         };
         Change::Bind {
             binding: Box::new(binding),

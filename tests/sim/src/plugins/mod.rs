@@ -2,10 +2,12 @@
 //! what somebody who deploys them wants next.
 
 mod deploy;
+mod echo;
 mod gatekeeper;
 mod notifier;
 
 pub use deploy::{Deployer, changed_by};
+pub use echo::{ECHO, Echo, depth, is_answer};
 pub use gatekeeper::{BANNED, Gatekeeper};
 pub use notifier::{Notifier, absent};
 
@@ -68,6 +70,8 @@ pub struct Plugins {
     pub gatekeeper: Option<Gatekeeper>,
     /// Who binds a plugin to offline recipients, beside a deployer.
     pub notifier: Option<Notifier>,
+    /// Who binds a plugin that publishes and speaks for it, beside a deployer.
+    pub echo: Option<Echo>,
 }
 
 impl Plugins {
@@ -85,6 +89,7 @@ impl Plugins {
             calm: false,
             gatekeeper: Gatekeeper::new(seed).filter(|_| deployer.is_some()),
             notifier: Notifier::new(seed).filter(|_| deployer.is_some()),
+            echo: Echo::new(seed).filter(|_| deployer.is_some()),
             deployer,
         }
     }

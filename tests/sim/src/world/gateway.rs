@@ -256,10 +256,12 @@ impl World {
     /// An answer reaches its caller, once.
     pub(super) fn answered(&mut self, call: usize, answer: Option<Answer>) {
         if let Some(purpose) = self.calls[call].purpose.take() {
-            if matches!(purpose, Purpose::Deploy) {
-                return self.deployed(answer.as_ref());
+            match purpose {
+                Purpose::Deploy => self.deployed(answer.as_ref()),
+                Purpose::Publish(name) => self.published(name, answer.as_ref()),
+                Purpose::EchoRoom => self.echo_room(answer.as_ref()),
+                purpose => self.clients.answered(self.now, purpose, answer, &mut self.oracle),
             }
-            self.clients.answered(self.now, purpose, answer, &mut self.oracle);
         }
     }
 }

@@ -125,9 +125,11 @@ impl World {
             && self.plugins_astray().is_none()
             && self.behind().is_none()
             && self.miscounted().is_none()
+            && self.unanswered().is_none()
             && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
             census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
+            self.check_published();
             self.phase = Phase::Done;
         }
     }
@@ -153,7 +155,7 @@ impl World {
         let until = self.settings.chaos + self.alone + self.settings.convergence + FOLLOWED_WITHIN;
         self.now < until
             && self.plugins.deployer.is_some()
-            && (self.behind().is_some() || self.miscounted().is_some())
+            && (self.behind().is_some() || self.miscounted().is_some() || self.unanswered().is_some())
     }
 
     fn did_not_converge(&mut self) {
@@ -174,6 +176,8 @@ impl World {
             return self.oracle.violate("PC-1", behind);
         } else if let Some(miscounted) = self.miscounted() {
             return self.oracle.violate("M-18", miscounted);
+        } else if let Some(unanswered) = self.unanswered() {
+            return self.oracle.violate("PC-1", unanswered);
         } else {
             census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };

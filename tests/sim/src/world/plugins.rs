@@ -1,11 +1,13 @@
 //! Calls of plugins, and who deploys them.
 
+mod echo;
+
 use super::{Happening, State, World};
 use crate::census;
 use crate::clients::Purpose;
 use crate::invariants::pc_1;
 use crate::oracle;
-use crate::plugins::{Fate, changed_by};
+use crate::plugins::{ECHO, Echo, Fate, changed_by, is_answer};
 use penstock_core::admin::{Answer, Ask, KeysAsk, LettersAsk};
 use penstock_core::effect::{Effect, Event};
 use penstock_core::hooks::call::{self, Call, Failed, Version, Window, Work};
@@ -43,6 +45,7 @@ impl World {
             Work::PersistAfter {
                 incarnation,
                 messages,
+                ..
             } => {
                 let channel = call.channel.expect("messages are of a channel");
                 let run = (&channel, incarnation, &messages[..]);
@@ -129,6 +132,10 @@ impl World {
         let open = judged.is_open(version, failure);
         let mut verdicts = Vec::new();
         for draft in drafts {
+            if is_answer(&draft.from_uid) {
+                verdicts.push(Verdict::Allow);
+                continue;
+            }
             let Some(operation) = oracle::index(&draft.client_msg_no) else {
                 continue;
             };
@@ -176,7 +183,9 @@ impl World {
                 message: message.clone(),
             };
             self.handed.push(committed);
-            self.oracle.saw(channel, message, &version.binding);
+            if !is_answer(&message.draft.from_uid) {
+                self.oracle.saw(channel, message, &version.binding);
+            }
         }
         let (acts, bound) = self.bound_of(place, version);
         let Some(bound) = &bound else {
@@ -199,17 +208,13 @@ impl World {
             Fate::Trap(after) => (after, failed(Failure::Trap)),
             Fate::Stall(after) => (after, failed(Failure::Timeout)),
             Fate::Lost => (Duration::ZERO, failed(Failure::Timeout)),
-            Fate::Answer(after) if window.is_some() => match self.plugins.delivered(version, messages) {
-                Err(why) => {
-                    self.coverage.fault(ending(&why), 1);
-                    (after, Err(why))
-                }
-                Ok(()) => (after, Ok(self.all_done(bound, incarnation, messages))),
-            },
-            Fate::Answer(after) => match self.plugins.done(version, messages) {
-                Err(why) => (after, Err(why)),
-                Ok(count) => (after, Ok(self.all_done(bound, incarnation, &messages[..count]))),
-            },
+            Fate::Answer(after) => {
+                let run = (channel, incarnation, messages);
+                (
+                    after,
+                    self.work_off_run(node, (bound, version), (run, window.is_some())),
+                )
+            }
         }
     }
 
@@ -225,6 +230,29 @@ impl World {
         let registry = acts.and_then(|revision| self.oracle.judged.registry(revision));
         let bound = registry.and_then(|registry| registry.binding(&version.binding));
         (acts, bound.cloned())
+    }
+
+    /// The code works on a run, or delivers it.
+    fn work_off_run(
+        &mut self,
+        node: usize,
+        (bound, version): (&Bound, &Version),
+        (run, delivers): (HandedOut<'_>, bool),
+    ) -> call::Returned {
+        let (_, incarnation, messages) = run;
+        let done = if delivers {
+            let delivered = self.plugins.delivered(version, messages);
+            delivered.map(|()| messages.len())
+        } else if &*version.binding == ECHO {
+            self.echo(node, bound, run)
+        } else {
+            self.plugins.done(version, messages)
+        };
+        if let (true, Err(why)) = (delivers, &done) {
+            self.coverage.fault(ending(why), 1);
+        }
+        let count = done?;
+        Ok(self.all_done(bound, incarnation, &messages[..count]))
     }
 
     /// These messages are done.
@@ -314,6 +342,9 @@ impl World {
 
     /// Somebody deploys, and the nodes say how far they are.
     pub(super) fn deploy(&mut self) {
+        if let Some(room) = self.plugins.echo.as_ref().and_then(Echo::wanted_room) {
+            self.call(0, room, Purpose::EchoRoom);
+        }
         let Some(deployer) = &mut self.plugins.deployer else {
             return;
         };
@@ -339,6 +370,8 @@ impl World {
         asks.extend(gates.and_then(|keeper| keeper.next(&registry, self.nodes.len())));
         let notifier = self.plugins.notifier.as_mut();
         asks.extend(notifier.and_then(|notifier| notifier.next(&registry, self.nodes.len())));
+        let echo = self.plugins.echo.as_mut();
+        asks.extend(echo.and_then(|echo| Some((0, echo.next(&registry)?))));
         if deployer.index(5) == 0 {
             let node = deployer.index(self.nodes.len());
             let list = LettersAsk::List {
@@ -405,6 +438,8 @@ impl World {
         repairs.extend(gates.and_then(|(keeper, version)| keeper.repair(&registry, version)));
         let notifier = self.plugins.notifier.as_mut().zip(suspended.as_ref());
         repairs.extend(notifier.and_then(|(notifier, version)| notifier.repair(&registry, &version.binding)));
+        let echo = self.plugins.echo.as_mut().zip(suspended.as_ref());
+        repairs.extend(echo.and_then(|(echo, version)| echo.repair(&registry, version)));
         self.ask_changes(repairs.into_iter().map(|change| (node, change)).collect());
     }
 

@@ -1,14 +1,14 @@
 //! Questions over HTTP: history, outcomes, who is online, readiness.
 
 use super::{Job, answer};
-use crate::admin::{Answer, Failure, HistoryQuery, Readiness};
+use crate::admin::{Answer, Failure, HistoryQuery, MessagesAsk, Readiness};
 use crate::presence::Presence;
 use crate::shard::Shard;
 use crate::shard::continuation::{Lookup, Then};
 use crate::shard::ingress::{Purpose, Source};
-use crate::shard::peer::Request;
+use crate::shard::peer::{HistoryRange, Request};
 use crate::shard::turn::Turn;
-use crate::types::{ChannelKind, GroupId, Incarnation, LeaderEpoch, SlotId, Token, Uid};
+use crate::types::{ChannelKind, GroupId, Incarnation, LeaderEpoch, Seq, SlotId, Token, Uid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +50,25 @@ impl Shard {
         }
         self.keep_ask(turn, ask, Job::History);
         self.ingress(turn, Source::Ask(ask), Purpose::Read(query));
+    }
+
+    /// Messages from a position on, for a plugin.
+    pub(in crate::shard) fn ask_messages(&mut self, turn: &mut Turn<'_>, ask: Token, wanted: MessagesAsk) {
+        self.keep_ask(turn, ask, Job::History);
+        let query = HistoryRange {
+            start: wanted.from,
+            end: Seq(0),
+            limit: wanted.limit,
+            newer: true,
+            visible_from: Seq(1),
+        };
+        let request = Request::History {
+            channel: wanted.channel,
+            incarnation: Incarnation(0),
+            leader_epoch: LeaderEpoch(0),
+            query,
+        };
+        self.call(turn, request, Then::Ask { ask });
     }
 
     pub(in crate::shard) fn ask_online(&mut self, turn: &mut Turn<'_>, ask: Token, uids: Vec<Uid>) {

@@ -159,6 +159,7 @@ pub(super) fn recv(id: MessageId, send: &Send, payload: Bytes) -> ServerFrame {
         origin: None,
         subscribers: Arc::from([]),
         attributes: None,
+        hops: 0,
     };
     let committed = Committed {
         channel: ChannelKey::new("echo", ChannelKind::GROUP),

@@ -55,6 +55,8 @@ pub(in crate::http) struct Wanted {
     exact: bool,
     inline: Option<bool>,
     patience_s: Option<u64>,
+    #[serde(default)]
+    own_messages: bool,
     /// What it must still be at; without it, what it is at now.
     revision: Option<u64>,
 }
@@ -240,7 +242,9 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
     }
     let events = match hook {
         Hook::Webhook => events(wanted.config.get("events"))?,
-        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect | Hook::Offline | Hook::Route => Events::default(),
+        Hook::BeforeSend | Hook::PersistAfter | Hook::Connect | Hook::Offline | Hook::Route => {
+            Events::default()
+        }
     };
     let bytes = |value: &Value| Bytes::from(value.to_string());
     // Changes of keys are exact only in windows that are fixed, and told of offline recipients nobody changes any.
@@ -272,6 +276,7 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
         inline: wanted.inline.unwrap_or(true),
         public,
         events,
+        own_messages: wanted.own_messages,
     })
 }
 

@@ -111,6 +111,7 @@ pub(super) fn bound(bound: &Bound) -> Value {
         "attempts_max": binding.attempts_max,
         "exact": binding.exact,
         "inline": binding.inline,
+        "own_messages": binding.own_messages,
         "patience_s": (binding.hook == Hook::Webhook).then_some(binding.patience.as_secs()),
         "disabled": bound.disabled.map(|disabled| {
             json!({ "by": disabled.by.name(), "since_ms": disabled.since_ms })

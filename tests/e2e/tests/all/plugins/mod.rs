@@ -12,6 +12,7 @@ mod languages;
 mod letters;
 mod offline;
 mod outside;
+mod publish;
 mod quota;
 mod refused;
 mod rollout;
