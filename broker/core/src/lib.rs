@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod invariant;
 pub mod limits;
 pub mod message;
+pub mod patience;
 mod pending;
 pub mod permission;
 pub mod plugins;

@@ -52,6 +52,10 @@ pub enum Table {
     PluginKey = 17,
     /// plugin, binding, channel → up to which message its changes of keys of this slot are made (M-18).
     PluginMark = 18,
+    /// uid → the sessions that webhooks are told of as online.
+    OnlineUser = 19,
+    /// number → batch of sessions that began or ended, for webhooks; 0 → what the queue holds.
+    OnlineQueue = 20,
 }
 
 /// The pseudo slot under which the controller's rows are kept.

@@ -315,6 +315,7 @@ impl Guest {
                 messages,
                 uids,
             } => self.render(call.of_channel()?, window.incarnation, (messages, uids)),
+            Work::OnlineStatus(batch) => self.render_statuses(batch),
         });
         self.store.data_mut().publishing = None;
         let memory = self.store.data().watch.memory;

@@ -67,7 +67,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 13] {
+fn happened(counted: &Counted) -> [Series; 14] {
     let counters = &counted.counters;
     [
         (
@@ -124,6 +124,11 @@ fn happened(counted: &Counted) -> [Series; 13] {
             "penstock_dead_letters_total",
             "Messages given up for a consumer.",
             counters.dead_letters,
+        ),
+        (
+            "penstock_online_status_dropped_total",
+            "Sessions that began or ended of which some webhook is never told.",
+            counters.online_status_dropped,
         ),
         (
             "penstock_channels_resumed_total",

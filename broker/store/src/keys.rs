@@ -247,7 +247,7 @@ pub fn parse_cursor(bytes: &[u8]) -> Option<Bytes> {
 }
 
 fn table_of(number: u8) -> Option<Table> {
-    const TABLES: [Table; 18] = [
+    const TABLES: [Table; 20] = [
         Table::User,
         Table::Device,
         Table::SystemUid,
@@ -266,6 +266,8 @@ fn table_of(number: u8) -> Option<Table> {
         Table::DeadLetter,
         Table::PluginKey,
         Table::PluginMark,
+        Table::OnlineUser,
+        Table::OnlineQueue,
     ];
     TABLES.into_iter().find(|table| *table as u8 == number)
 }

@@ -1,6 +1,6 @@
-//! Turns committed messages into webhooks: `msg.notify`, a JSON array of messages for each batch, and `msg.offline`, a JSON object for
-//! each message and page of recipients who are offline: the message with their `to_uids`. They are posted to the binding's `url` with
-//! the name of the event in its query.
+//! Turns events into webhooks, posted to the binding's `url` with the name of the event in its query: `msg.notify`, a JSON array of
+//! messages for each batch; `msg.offline`, a JSON object for each message and page of recipients who are offline: the message with their
+//! `to_uids`; and `user.onlinestatus`, a JSON array of texts for users that came or went.
 //!
 //! The configuration: `{"url": "https://hooks.example.org/chat", "secret": "name", "events": ["msg.notify"]}`. The broker reads all of
 //! it too: it delivers to no other place than that of `url`, signs with the secret of that name in its configuration, and follows the
@@ -19,6 +19,10 @@ use serde_json::{Value, json};
 const NOTIFY: &str = "msg.notify";
 /// That of a committed message with recipients who are offline.
 const OFFLINE: &str = "msg.offline";
+/// That of users that came or went.
+const ONLINE_STATUS: &str = "user.onlinestatus";
+/// All events that this plugin sends.
+const EVENTS: [&str; 3] = [NOTIFY, OFFLINE, ONLINE_STATUS];
 /// A body is cut before a message that would make it longer than this, bytes.
 const BODY_BYTES_MAX: usize = 512 << 10;
 
@@ -37,18 +41,17 @@ pub struct Hook {
     /// Where each event goes that is wanted; an empty text without a `url`.
     notify: Option<String>,
     offline: Option<String>,
+    online_status: Option<String>,
 }
 
 impl Webhook for Hook {
     fn new(config: &str) -> Result<Self, String> {
         let config: Config = serde_json::from_str(config).map_err(|error| error.to_string())?;
-        let unknown = config
-            .events
-            .iter()
-            .find(|event| ![NOTIFY, OFFLINE].contains(&event.as_str()));
-        if let Some(unknown) = unknown {
+        let is_known = |event: &&String| EVENTS.contains(&event.as_str());
+        if let Some(unknown) = config.events.iter().find(|event| !is_known(event)) {
+            let known = EVENTS.join(", ");
             return Err(format!(
-                "events: `{unknown}` is not one that this plugin sends: {NOTIFY}, {OFFLINE}"
+                "events: `{unknown}` is not one that this plugin sends: {known}"
             ));
         }
         if config.url.contains('#') {
@@ -64,6 +67,7 @@ impl Webhook for Hook {
         Ok(Self {
             notify: place(NOTIFY),
             offline: place(OFFLINE),
+            online_status: place(ONLINE_STATUS),
         })
     }
 
@@ -76,7 +80,7 @@ impl Webhook for Hook {
         let place = match event {
             Event::MessageNotify => &self.notify,
             Event::MessageOffline => &self.offline,
-            Event::UserOnlineStatus => &None,
+            Event::UserOnlineStatus => &self.online_status,
         };
         let Some(url) = place else {
             return Ok(Vec::new());
@@ -89,10 +93,10 @@ impl Webhook for Hook {
             });
         }
         let shown = batch.messages().filter(|message| !message.is_command());
-        let bodies = if event == Event::MessageOffline {
-            shown.map(|message| absent(&message, uids).to_string()).collect()
-        } else {
-            arrays(shown.map(|message| object(&message).to_string()))
+        let bodies = match event {
+            Event::MessageNotify => arrays(shown.map(|message| object(&message).to_string())),
+            Event::MessageOffline => shown.map(|message| absent(&message, uids).to_string()).collect(),
+            Event::UserOnlineStatus => arrays(uids.iter().map(|status| json!(status).to_string())),
         };
         Ok(bodies.into_iter().map(|body| request(url, body)).collect())
     }
@@ -269,6 +273,24 @@ mod tests {
         assert!(rendered(&mut hook(&other).expect("valid"), &[b"x"], 0).is_empty());
         let unknown = json!({ "url": "https://a.example/", "secret": "s", "events": ["msg.other"] });
         assert!(hook(&unknown).is_err());
+    }
+
+    #[test]
+    fn users_that_came_or_went_are_an_array_of_texts() {
+        let statuses = ["amy-0-1-7-1-1".to_owned(), "a\"b-0-0-7-0-0".to_owned()];
+        let batch = Batch::parse(&[], &[1, 5, 26, 0, 1]).expect("whole");
+        let mut rendered = |events: &[&str]| {
+            let config = json!({ "url": "https://a.example/", "secret": "s", "events": events });
+            let mut hook = hook(&config).expect("valid");
+            hook.render(Event::UserOnlineStatus, &batch, &statuses)
+                .expect("rendered")
+        };
+        let requests = rendered(&["user.onlinestatus"]);
+        assert_eq!(requests.len(), 1);
+        assert_eq!(requests[0].url, "https://a.example/?event=user.onlinestatus");
+        let body: Value = serde_json::from_slice(&requests[0].body).expect("JSON");
+        assert_eq!(body, json!(statuses));
+        assert!(rendered(&["msg.notify"]).is_empty());
     }
 
     #[test]

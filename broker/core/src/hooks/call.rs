@@ -3,7 +3,7 @@
 use super::pipeline::{Failure, Verdict};
 use crate::entrance::{Decision, Request};
 use crate::message::{Draft, Message};
-use crate::types::{ChannelKey, Incarnation, Seq, Uid};
+use crate::types::{ChannelKey, Incarnation, Seq, SlotId, Uid};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Version {
 pub struct Call {
     /// What runs.
     pub version: Version,
-    /// The channel of the work; none when somebody connects or asks over HTTP.
+    /// The channel of the work; none when somebody connects or asks over HTTP, and for users that came or went.
     pub channel: Option<ChannelKey>,
     /// An answer later than this is not waited for; the guest is stopped by then.
     pub within: Duration,
@@ -111,6 +111,23 @@ pub enum Work {
         /// For `msg.offline` a page of recipients of the one message who are offline, ascending; empty for `msg.notify`.
         uids: Vec<Uid>,
     },
+    /// Render the requests for users that came or went and have them delivered, in order.
+    OnlineStatus(StatusBatch),
+}
+
+/// A batch of users that came or went. Where it comes from names the delivery: the same for every attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusBatch {
+    /// Revision of the registry at the binding's creation.
+    pub binding_incarnation: u64,
+    /// The slot of the users.
+    pub slot: SlotId,
+    /// Number of the batch in the queue of the slot.
+    pub number: u64,
+    /// When the first of them came or went, ms since 1970.
+    pub wall_ms: u64,
+    /// One text for each, as receivers get it, at least one, in order.
+    pub statuses: Vec<String>,
 }
 
 impl Work {
@@ -118,8 +135,11 @@ impl Work {
     #[must_use]
     pub fn follows(&self) -> bool {
         match self {
-            Work::BeforeSend { .. } | Work::Connect { .. } => false,
-            Work::PersistAfter { .. } | Work::Webhook { .. } => true,
+            Work::BeforeSend { .. } | Work::Connect { .. } | Work::Route { .. } => false,
+            Work::PersistAfter { .. }
+            | Work::Offline { .. }
+            | Work::Webhook { .. }
+            | Work::OnlineStatus(_) => true,
         }
     }
 }
@@ -144,7 +164,7 @@ pub enum Answer {
     /// One verdict for each draft of [`Work::BeforeSend`].
     Verdicts(Vec<Verdict>),
     /// The leading messages of [`Work::PersistAfter`], or uids of [`Work::Offline`], that are done; 0 is a retry. All messages of
-    /// [`Work::Webhook`], or all uids if it has any.
+    /// [`Work::Webhook`], or all uids if it has any; all users of [`Work::OnlineStatus`].
     Done {
         /// How many messages or uids, at most all.
         messages: u32,
@@ -155,7 +175,7 @@ pub enum Answer {
     Decision(Decision),
     /// The answer to the request of [`Work::Route`].
     Response(HttpResponse),
-    /// The requests of [`Work::Webhook`], to be delivered in order. They go to who delivers them, which answers
+    /// The requests of [`Work::Webhook`] or [`Work::OnlineStatus`], to be delivered in order. They go to who delivers them, which answers
     /// [`Answer::Done`] in their place.
     Requests(Vec<HttpRequest>),
 }

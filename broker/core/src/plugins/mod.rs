@@ -41,10 +41,10 @@ pub use policy::{Failure, OnError, Policy};
 pub use publish::{Content, HOPS_MAX, NoTicket, Publishing, SENDS_MAX, Source, Ticket, uid_of};
 pub use quarantine::{Consequence, PROMOTED_LATELY, PlacedTrip, QUARANTINED_MAX, Quarantine, Trip};
 pub use select::{Pattern, Selector};
-pub use share::{share, user_share};
+pub use share::{share, slot_share, user_share};
 
 pub use crate::hooks::call::{Digest, Version};
-use crate::types::{ChannelKey, NodeId, Uid};
+use crate::types::{ChannelKey, NodeId, SlotId, Uid};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -354,6 +354,12 @@ impl Bound {
     #[must_use]
     pub fn version_of_requests(&self) -> Option<&Version> {
         self.active.as_ref()
+    }
+
+    /// What tells of users that came or went in this slot; none when nothing is promoted yet.
+    #[must_use]
+    pub fn version_of_slot(&self, slot: SlotId) -> Option<&Version> {
+        self.version_at(|rollout| slot_share(rollout, slot))
     }
 
     fn version_at(&self, share: impl FnOnce(u64) -> u8) -> Option<&Version> {

@@ -1,6 +1,6 @@
 //! Which channels and users a canary takes.
 
-use crate::types::{ChannelKey, Uid};
+use crate::types::{ChannelKey, SlotId, Uid};
 
 /// The hundredth of the channels that this one belongs to in a rollout: the same on every node, another in every rollout.
 #[must_use]
@@ -12,6 +12,12 @@ pub fn share(rollout: u64, channel: &ChannelKey) -> u8 {
 #[must_use]
 pub fn user_share(rollout: u64, uid: &Uid) -> u8 {
     hundredth(rollout, uid.as_str().bytes())
+}
+
+/// The hundredth of the slots that this one belongs to in a rollout.
+#[must_use]
+pub fn slot_share(rollout: u64, slot: SlotId) -> u8 {
+    hundredth(rollout, slot.0.to_be_bytes().into_iter())
 }
 
 fn hundredth(rollout: u64, bytes: impl Iterator<Item = u8>) -> u8 {

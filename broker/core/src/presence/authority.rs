@@ -53,6 +53,16 @@ pub enum Output {
         /// What.
         notice: Notice,
     },
+    /// A session became live, or ceased to be; only while that is watched. Those that a new leadership hears of again become
+    /// live once more.
+    Changed {
+        /// The slot of its user.
+        slot: SlotId,
+        /// The session.
+        route: Route,
+        /// Whether it is live.
+        online: bool,
+    },
 }
 
 /// The presence of the slots that this node leads.
@@ -64,6 +74,8 @@ pub struct Authority {
     /// What may be due: a user, or (without one) a slot's census. Leases are extended without moving
     /// their entry, so an entry may come too early.
     due: BTreeSet<(Duration, SlotId, Option<Uid>)>,
+    /// Whether anybody wants to hear of [`Output::Changed`].
+    watched: bool,
 }
 
 #[derive(Debug)]
@@ -87,7 +99,29 @@ impl Authority {
             faults,
             slots: BTreeMap::new(),
             due: BTreeSet::new(),
+            watched: false,
         }
+    }
+
+    /// Whether [`Output::Changed`] is wanted. It begins with all sessions that are live.
+    pub fn watch(&mut self, watched: bool, out: &mut Vec<Output>) {
+        let begins = watched && !self.watched;
+        self.watched = watched;
+        if !begins {
+            return;
+        }
+        for (slot, led) in &self.slots {
+            let routes = led.users.values().flat_map(User::all);
+            out.extend(routes.map(|route| changed(*slot, route.clone(), true)));
+        }
+    }
+
+    /// The live sessions of these users, those in doubt too; none while a node has not announced its own.
+    #[must_use]
+    pub fn sessions(&self, slot: SlotId, uids: &[Uid]) -> Option<Vec<Route>> {
+        let led = self.slots.get(&slot).filter(|led| led.census.is_complete())?;
+        let users = uids.iter().filter_map(|uid| led.users.get(uid));
+        Some(users.flat_map(User::all).cloned().collect())
     }
 
     /// Handles one input.
@@ -388,7 +422,15 @@ impl Authority {
             faults: self.faults,
             out: &mut notices,
         };
+        let before = if self.watched { user.snapshot() } else { Vec::new() };
         act(user, &mut context);
+        if self.watched {
+            let after = user.snapshot();
+            let ended = before.iter().filter(|route| !after.contains(route));
+            out.extend(ended.map(|route| changed(slot, route.clone(), false)));
+            let began = after.iter().filter(|route| !before.contains(route));
+            out.extend(began.map(|route| changed(slot, route.clone(), true)));
+        }
         out.extend(
             notices
                 .into_iter()
@@ -410,6 +452,10 @@ impl Authority {
             led.users.remove(uid);
         }
     }
+}
+
+fn changed(slot: SlotId, route: Route, online: bool) -> Output {
+    Output::Changed { slot, route, online }
 }
 
 /// Says which of these sessions are alive, and ends the others.

@@ -63,8 +63,13 @@ fn named(route: &Route) -> String {
     format!("{}#{}", route.node, route.owner_seq)
 }
 
-fn line(Output::Send { to, notice }: Output) -> String {
-    let to = to.node;
+fn line(output: Output) -> String {
+    let (to, notice) = match output {
+        Output::Send { to, notice } => (to.node, notice),
+        Output::Changed { route, online, .. } => {
+            return format!("{} {}", named(&route), if online { "came" } else { "went" });
+        }
+    };
     match notice {
         Notice::Registered { token, result, .. } => match result {
             Ok(()) => format!("{to} registered {token}"),
@@ -90,6 +95,13 @@ fn line(Output::Send { to, notice }: Output) -> String {
             format!("{to} found {}", slots.join("; "))
         }
     }
+}
+
+fn sent(out: Vec<Output>) -> impl Iterator<Item = (Caller, Notice)> {
+    out.into_iter().filter_map(|output| match output {
+        Output::Send { to, notice } => Some((to, notice)),
+        Output::Changed { .. } => None,
+    })
 }
 
 fn presence_line(presence: Presence) -> String {
@@ -1013,7 +1025,7 @@ impl Cluster {
                 let authority = self.authorities.get_mut(&to).expect("known node");
                 let mut out = Vec::new();
                 authority.handle(self.now, Input::Request { from, request }, &mut out);
-                for Output::Send { to, notice } in out {
+                for (to, notice) in sent(out) {
                     self.post(Envelope::Notice(to, notice));
                 }
             }
@@ -1027,7 +1039,7 @@ impl Cluster {
             let mut out = Vec::new();
             let authority = self.authorities.get_mut(&node).expect("known node");
             authority.expire(self.now, &mut out);
-            for Output::Send { to, notice } in out {
+            for (to, notice) in sent(out) {
                 self.post(Envelope::Notice(to, notice));
             }
             let mut out = Vec::new();
@@ -1153,4 +1165,32 @@ fn with_losses_two_never_stay() {
     for seed in 1..=400 {
         devices_connect_at_once(seed, 25, seed % 2 == 0);
     }
+}
+
+#[test]
+fn who_watches_hears_of_all_live_sessions_and_of_each_that_begins_or_ends() {
+    let mut world = World::led();
+    let (one, two) = (slave(1, 1, "a"), slave(2, 2, "b"));
+    world.register(&one, &["1 registered 1"]);
+    let mut out = Vec::new();
+    world.authority.watch(true, &mut out);
+    world.authority.watch(true, &mut out);
+    assert_eq!(out.into_iter().map(line).collect::<Vec<_>>(), ["1#1 came"]);
+    world.register(&two, &["2 registered 2", "2#2 came"]);
+    world.touch(&two, &[]);
+    let sessions = |world: &World| world.authority.sessions(slot(), &[Uid::new(USER)]);
+    assert_eq!(sessions(&world).map(|sessions| sessions.len()), Some(2));
+    world.unregister(&one, &["1#1 went"]);
+    world.check(
+        Input::NodeDown {
+            node: NodeId(2),
+            boot: two.boot,
+        },
+        &["2#2 went"],
+    );
+    // The next leadership begins anew, and does not know at once who is online.
+    world.lead(2, &[1, 2]);
+    assert_eq!(sessions(&world), None);
+    world.authority.watch(false, &mut Vec::new());
+    world.announce(1, 2, &[one], true, &["1 announced 0"]);
 }

@@ -59,6 +59,16 @@ impl User {
         heard.map(|lease| lease.route.clone()).collect()
     }
 
+    /// All live sessions, those in doubt too.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Route> {
+        self.live.values().map(|lease| &lease.route)
+    }
+
+    /// All of them, to be compared with later ones.
+    pub(super) fn snapshot(&self) -> Vec<Route> {
+        self.all().cloned().collect()
+    }
+
     /// Sessions of which nobody can tell whether they live on.
     pub(super) fn doubtful(&self) -> impl Iterator<Item = Route> {
         let silent = self.live.values().filter(|lease| lease.silent);

@@ -44,6 +44,7 @@ impl Made {
                 (messages.len(), messages.first())
             }
             Work::Offline { message, uids, .. } => (uids.len(), Some(&**message)),
+            Work::OnlineStatus(batch) => (batch.statuses.len(), None),
             Work::Connect { .. } | Work::Route { .. } => (1, None),
         };
         Made {

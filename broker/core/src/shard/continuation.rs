@@ -38,6 +38,8 @@ pub(super) enum Reading {
     Group { group: GroupId, token: Token },
     /// A page of a sweep over the channels of a dead leader.
     Grants { group: GroupId, token: Token },
+    /// A page of a sweep over sessions that were told as online.
+    OnlineStatus { group: GroupId, token: Token },
     /// A channel replica's read.
     Channel {
         channel: ChannelKey,
@@ -188,6 +190,10 @@ impl Shard {
             Some(Reading::Grants { group, token }) => {
                 let input = slot::grants::Input::ReadDone { token, page };
                 self.queue.push_back(Step::Grants { group, input });
+            }
+            Some(Reading::OnlineStatus { group, token }) => {
+                let input = slot::online::Input::ReadDone { token, page };
+                self.queue.push_back(Step::OnlineStatus { group, input });
             }
             Some(Reading::Channel {
                 channel,

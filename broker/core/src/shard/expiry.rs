@@ -15,10 +15,13 @@ impl Shard {
     }
 
     pub(super) fn earliest_deadline(&self) -> Option<Duration> {
-        let groups = self
-            .groups
-            .values()
-            .flat_map(|host| [host.group.next_deadline(), host.presence.next_deadline()]);
+        let groups = self.groups.values().flat_map(|host| {
+            [
+                host.group.next_deadline(),
+                host.presence.next_deadline(),
+                host.online_status.next_deadline(),
+            ]
+        });
         let liveness = (self.config.shard == 0).then(|| self.liveness.next_deadline());
         [
             liveness,
@@ -86,8 +89,9 @@ impl Shard {
             if is_due(host.presence.next_deadline()) {
                 let mut outputs = Vec::new();
                 host.presence.expire(turn.now, &mut outputs);
-                super::presence::send_notices(turn, outputs);
+                self.presence_outputs(turn, group, outputs);
             }
+            self.expire_online_status(turn, group);
         }
     }
 

@@ -44,6 +44,7 @@ impl AfterIndex {
 pub(super) struct GroupHost {
     pub(super) group: slot::Group,
     pub(super) presence: presence::Authority,
+    pub(super) online_status: slot::online::OnlineStatus,
     pub(super) grants: slot::grants::Grants,
     /// Who waits for a channel's leader.
     pub(super) questions: BTreeMap<Token, ReplyTo>,
@@ -74,6 +75,8 @@ pub(super) enum Proposer {
     Caller(ReplyTo),
     /// The grants of this group.
     Grants(Token),
+    /// Its online status.
+    OnlineStatus(Token),
 }
 
 impl Shard {
@@ -131,6 +134,7 @@ impl Shard {
                 let host = GroupHost {
                     group: started,
                     presence: presence::Authority::new(limits, self.config.faults.presence),
+                    online_status: slot::online::OnlineStatus::new(slots.clone(), self.config.faults.slot),
                     grants: slot::grants::Grants::new(slots, self.config.limits.proposal_bytes_max),
                     questions: BTreeMap::new(),
                     leads: false,
@@ -219,6 +223,10 @@ impl Shard {
             Some(Proposer::Grants(token)) => {
                 let input = slot::grants::Input::Proposed { token, result };
                 self.queue.push_back(Step::Grants { group, input });
+            }
+            Some(Proposer::OnlineStatus(token)) => {
+                let input = slot::online::Input::Proposed { token, result };
+                self.queue.push_back(Step::OnlineStatus { group, input });
             }
             Some(Proposer::Nobody) | None => {}
         }
@@ -354,6 +362,12 @@ impl Shard {
             group,
             input: slot::grants::Input::Leads(is_self),
         });
+        if group != GroupId::CONTROLLER {
+            self.queue.push_back(Step::OnlineStatus {
+                group,
+                input: slot::online::Input::Leads(is_self.then_some(term)),
+            });
+        }
     }
 
     /// Sends an answer to whoever waits.

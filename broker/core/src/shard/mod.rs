@@ -46,6 +46,7 @@ mod liveness;
 mod members;
 mod news;
 pub mod offline;
+mod online_status;
 mod opening;
 mod peer;
 mod plugins;

@@ -52,6 +52,8 @@ pub(super) enum Waits {
     Webhook(super::webhooks::Delivery),
     /// A page of offline recipients.
     Offline(super::offline::Handed),
+    /// A batch of online status that a webhook delivers.
+    OnlineStatus(super::online_status::Told),
     /// Whoever replays the message of a dead letter, which stands here; with the plugin whose keys it may change.
     Redelivery(super::groups::ReplyTo, Seq, Option<Arc<str>>),
 }
@@ -59,10 +61,14 @@ pub(super) enum Waits {
 impl Waits {
     /// Whether it follows a channel: no client waits for it.
     fn is_run(&self) -> bool {
-        matches!(
-            self,
-            Waits::Run(_) | Waits::Webhook(_) | Waits::Offline(_) | Waits::Redelivery(..)
-        )
+        match self {
+            Waits::Run(_)
+            | Waits::Webhook(_)
+            | Waits::Offline(_)
+            | Waits::OnlineStatus(_)
+            | Waits::Redelivery(..) => true,
+            Waits::BeforeSend(_) | Waits::Connect(_) | Waits::Route(_) => false,
+        }
     }
 
     fn is_connect(&self) -> bool {
@@ -243,6 +249,7 @@ impl Shard {
         let followers = super::followers::differ(self.plugins.registry.as_ref(), &registry);
         self.keep_breakers(turn, &registry);
         let first = self.plugins.registry.replace(registry).is_none();
+        self.tell_online_readers(turn);
         if followers {
             self.follow_all();
         }
@@ -321,6 +328,7 @@ impl Shard {
             Waits::Run(run) => self.run_returned(&run, returned),
             Waits::Webhook(delivery) => self.webhook_returned(turn, delivery, returned),
             Waits::Offline(handed) => self.uids_returned(&handed, returned),
+            Waits::OnlineStatus(told) => self.online_status_returned(turn, &told, returned),
             Waits::Redelivery(reply_to, seq, plugin) => {
                 self.redelivery_returned(turn, (reply_to, seq, plugin), returned)
             }

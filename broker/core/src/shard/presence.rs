@@ -9,7 +9,7 @@ use crate::audience;
 use crate::delivery;
 use crate::effect::Effect;
 use crate::hooks::offline;
-use crate::presence::{Fence, Input, Notice, Output, OwnerInput, Presence, Request};
+use crate::presence::{Caller, Fence, Input, Notice, Output, OwnerInput, Presence, Request};
 use crate::types::{GroupId, NodeId, SlotId, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,17 @@ impl Shard {
         };
         let mut outputs = Vec::new();
         host.presence.handle(turn.now, input, &mut outputs);
-        send_notices(turn, outputs);
+        self.presence_outputs(turn, group, outputs);
+    }
+
+    /// Executes an authority's outputs in order.
+    pub(super) fn presence_outputs(&mut self, turn: &mut Turn<'_>, group: GroupId, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Send { to, notice } => send_notice(turn, to, notice),
+                Output::Changed { slot, route, online } => self.session_changed(group, slot, &route, online),
+            }
+        }
     }
 
     /// A group's leadership (or the nodes alive) changed: its slots are rebuilt or cleared (PR-1).
@@ -62,7 +72,7 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         group: GroupId,
-        from: crate::presence::Caller,
+        from: Caller,
         request: Request,
     ) {
         if self.groups.contains_key(&group) {
@@ -82,13 +92,9 @@ impl Shard {
             }
             Request::Unregister { .. } => Vec::new(),
         };
-        send_notices(
-            turn,
-            notices
-                .into_iter()
-                .map(|notice| Output::Send { to: from, notice })
-                .collect(),
-        );
+        for notice in notices {
+            send_notice(turn, from, notice);
+        }
     }
 
     /// An authority answers, or tells an owner.
@@ -200,15 +206,13 @@ fn known(slots: Vec<(SlotId, Presence)>) -> Vec<(SlotId, audience::Presence)> {
     slots.map(|(slot, presence)| (slot, known(presence))).collect()
 }
 
-/// Authorities tell shards.
-pub(super) fn send_notices(turn: &mut Turn<'_>, outputs: Vec<Output>) {
-    for Output::Send { to, notice } in outputs {
-        turn.out.push(Effect::Send {
-            to: to.node,
-            message: Peer::PresenceNotice {
-                shard: to.shard,
-                notices: vec![notice],
-            },
-        });
-    }
+/// An authority tells a shard.
+fn send_notice(turn: &mut Turn<'_>, to: Caller, notice: Notice) {
+    turn.out.push(Effect::Send {
+        to: to.node,
+        message: Peer::PresenceNotice {
+            shard: to.shard,
+            notices: vec![notice],
+        },
+    });
 }

@@ -29,6 +29,11 @@ pub(super) enum Step {
         group: GroupId,
         input: slot::grants::Input,
     },
+    /// The online status of the users of a group.
+    OnlineStatus {
+        group: GroupId,
+        input: slot::online::Input,
+    },
     /// A channel replica; of another activation it is dropped (CH-13).
     Channel {
         channel: ChannelKey,
@@ -81,6 +86,8 @@ pub(super) enum Hold {
     Channel(ChannelKey),
     /// The grants of a group.
     Grants(GroupId),
+    /// The online status of a group.
+    OnlineStatus(GroupId),
     /// One job on its way in.
     Job(Token),
     /// The message ids of the shard.
@@ -94,6 +101,7 @@ impl Step {
         match self {
             Step::Group { group, .. } | Step::ReadRows { group, .. } => Some(Hold::Group(*group)),
             Step::Grants { group, .. } => Some(Hold::Grants(*group)),
+            Step::OnlineStatus { group, .. } => Some(Hold::OnlineStatus(*group)),
             Step::Channel { channel, .. }
             | Step::Append { channel, .. }
             | Step::Delivery { channel, .. }
@@ -114,6 +122,7 @@ impl Step {
         match self {
             Step::Group { input, .. } => matches!(input, slot::Input::Apply),
             Step::Channel { input, .. } => matches!(input, channel::Input::Start),
+            Step::OnlineStatus { input, .. } => matches!(input, slot::online::Input::Work),
             Step::Append { input, .. } => matches!(input, append::Input::Submit { .. }),
             Step::ReadRows { .. }
             | Step::Grants { .. }
@@ -221,6 +230,7 @@ impl Shard {
             Step::Group { group, input } => self.group_input(turn, group, input),
             Step::ReadRows { reply_to, keys, .. } => self.read_rows(turn, reply_to, &keys),
             Step::Grants { group, input } => self.grants_input(turn, group, input),
+            Step::OnlineStatus { group, input } => self.online_status_input(turn, group, input),
             Step::Channel {
                 channel,
                 activation,

@@ -3,7 +3,7 @@
 use super::Shard;
 use crate::channel;
 use crate::slot;
-use crate::types::{ChannelKey, ChannelMeta, GroupId, LeaderEpoch, SlotId};
+use crate::types::{ChannelKey, ChannelMeta, GroupId, LeaderEpoch, Route, SlotId, Term, Uid};
 
 /// What happened since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Counters {
     pub skipped: u64,
     /// Sleeping channels that were woken because a consumer was behind (PC-1).
     pub resumed: u64,
+    /// Events of online status that will never be told.
+    pub online_status_dropped: u64,
     /// Sends that were answered, by their kind of outcome: committed.
     pub sends_committed: u64,
     /// Refused.
@@ -75,6 +77,7 @@ impl Counters {
             presence_retries: self.presence_retries + other.presence_retries,
             skipped: self.skipped + other.skipped,
             resumed: self.resumed + other.resumed,
+            online_status_dropped: self.online_status_dropped + other.online_status_dropped,
             sends_committed: self.sends_committed + other.sends_committed,
             sends_refused: self.sends_refused + other.sends_refused,
             sends_unknown: self.sends_unknown + other.sends_unknown,
@@ -146,6 +149,17 @@ impl Shard {
             let active = self.channels.get(channel)?.active.as_ref()?;
             Some((channel, &active.replica))
         })
+    }
+
+    /// The numbers of the live sessions of a user and the term in which this is known, while this shard leads the user's slot and knows
+    /// all of them. For checkers.
+    #[must_use]
+    pub fn sessions_of(&self, uid: &Uid) -> Option<(Term, Vec<u64>)> {
+        let group = self.directory.group_of(uid.slot());
+        let host = self.groups.get(&group).filter(|host| host.leads)?;
+        let routes = host.presence.sessions(uid.slot(), std::slice::from_ref(uid))?;
+        let number = |route: &Route| slot::online::number_of(&slot::online::session_of(route));
+        Some((host.term, routes.iter().map(number).collect()))
     }
 
     /// The slots of a group, as far as this shard knows.

@@ -28,9 +28,26 @@ pub(super) struct Delivery {
     last: Seq,
     /// Its messages, or the uids of its page.
     asked: usize,
-    binding: Arc<str>,
+    binding: Configured,
+}
+
+/// A binding as it is configured: what its endpoint says is about this configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Configured {
+    id: Arc<str>,
     incarnation: u64,
     generation: u64,
+}
+
+impl Configured {
+    /// This binding.
+    pub(super) fn of(bound: &Bound) -> Configured {
+        Configured {
+            id: Arc::clone(&bound.binding.id),
+            incarnation: bound.incarnation,
+            generation: bound.generation,
+        }
+    }
 }
 
 /// Who waits for it.
@@ -111,9 +128,7 @@ impl Shard {
             } else {
                 uids.len()
             },
-            binding: Arc::clone(&bound.binding.id),
-            incarnation: bound.incarnation,
-            generation: bound.generation,
+            binding: Configured::of(bound),
         };
         let call = Call {
             version,
@@ -135,9 +150,7 @@ impl Shard {
 
     /// A delivery ended.
     pub(super) fn webhook_returned(&mut self, turn: &mut Turn<'_>, delivery: Delivery, returned: Returned) {
-        if returned == Err(Failed::Gone) {
-            self.endpoint_gone(turn, &delivery);
-        }
+        self.note_endpoint(turn, &delivery.binding, &returned);
         let was_refused = matches!(returned, Err(Failed::Undelivered { .. }));
         let failure = failure_of(returned, delivery.asked)
             .filter(|_| !(was_refused && self.config.faults.hooks.undelivered_counts_as_done()));
@@ -163,12 +176,16 @@ impl Shard {
         }
     }
 
-    /// Has the binding disabled. If the controller does not hear it, the next attempt finds the same.
-    fn endpoint_gone(&mut self, turn: &mut Turn<'_>, delivery: &Delivery) {
+    /// Has the binding disabled whose endpoint says that it is gone. If the controller does not hear it, the next attempt finds the
+    /// same.
+    pub(super) fn note_endpoint(&mut self, turn: &mut Turn<'_>, binding: &Configured, returned: &Returned) {
+        if *returned != Err(Failed::Gone) {
+            return;
+        }
         let change = Change::Disable {
-            id: Arc::clone(&delivery.binding),
-            incarnation: delivery.incarnation,
-            generation: delivery.generation,
+            id: Arc::clone(&binding.id),
+            incarnation: binding.incarnation,
+            generation: binding.generation,
             by: DisabledBy::Gone,
         };
         let nodes = Nodes { all: &[], down: &[] };
@@ -181,8 +198,8 @@ impl Shard {
     }
 }
 
-/// What the end of a delivery of so many messages means for the cursor; none when all of them are done.
-fn failure_of(returned: Returned, asked: usize) -> Option<cursors::Failure> {
+/// What the end of a delivery of so many messages or events means for the cursor; none when all of them are done.
+pub(super) fn failure_of(returned: Returned, asked: usize) -> Option<cursors::Failure> {
     let retry = |after, cause| Some(cursors::Failure::Retry { after, cause });
     match returned {
         Ok(Answer::Done { messages, changes }) if messages as usize == asked && changes.is_empty() => None,

@@ -1,12 +1,14 @@
 //! Commands of a slot group, ready to be proposed. Every constructor takes what apply will need: time and ids included (SL-3).
 
+use super::online::SessionChange;
 use super::rows::{leader, meta, name, stored_key_change, stored_key_source, stored_letter};
 use crate::admin::{ChannelFlags, List};
 use crate::codec::encode_command as encode;
 use crate::plugins::{DeadLetter, KeyChange, KeySource, LetterName};
-use crate::types::{ChannelKey, ChannelMeta, DeviceFlag, DeviceLevel, Leader, LeaderEpoch, Seq, Uid};
+use crate::types::{ChannelKey, ChannelMeta, DeviceFlag, DeviceLevel, Leader, LeaderEpoch, Seq, SlotId, Uid};
 use bytes::Bytes;
 use penstock_wire::storage::v1::{self, command::Body};
+use std::sync::Arc;
 
 /// Most entries of one command, unless `Limits` says less.
 pub const ENTRIES_MAX: usize = 4_096;
@@ -321,6 +323,56 @@ pub fn change_keys(wall_ms: u64, plugin: &str, source: Option<&KeySource>, chang
             plugin: plugin.to_owned(),
             source: source.map(stored_key_source),
             changes: changes.iter().map(stored_key_change).collect(),
+        }),
+    )
+}
+
+/// Sessions of one slot that began or ended, at most [`super::online::EVENTS_OF_BATCH`], and the bindings that are to be told, by id and
+/// creation, as of a revision of the registry.
+#[must_use]
+pub fn note_sessions(
+    wall_ms: u64,
+    slot: SlotId,
+    (registry, readers): (u64, &[(Arc<str>, u64)]),
+    changes: &[SessionChange],
+) -> Bytes {
+    let reader = |(binding, incarnation): &(Arc<str>, u64)| v1::OnlineReader {
+        binding: binding.to_string(),
+        binding_incarnation: *incarnation,
+        done: 0,
+    };
+    let change = |change: &SessionChange| v1::SessionChange {
+        uid: change.uid.as_str().to_owned(),
+        session: Some(change.session),
+        online: change.online,
+    };
+    encode(
+        wall_ms,
+        Body::NoteSessions(v1::NoteSessions {
+            slot: u32::from(slot.0),
+            registry,
+            readers: readers.iter().map(reader).collect(),
+            changes: changes.iter().map(change).collect(),
+        }),
+    )
+}
+
+/// A batch of the queue of a slot is done for a binding, or given up.
+#[must_use]
+pub fn advance_online_reader(
+    wall_ms: u64,
+    slot: SlotId,
+    (binding, binding_incarnation): (&str, u64),
+    (done, given_up): (u64, bool),
+) -> Bytes {
+    encode(
+        wall_ms,
+        Body::AdvanceOnlineReader(v1::AdvanceOnlineReader {
+            slot: u32::from(slot.0),
+            binding: binding.to_owned(),
+            binding_incarnation,
+            done,
+            given_up,
         }),
     )
 }

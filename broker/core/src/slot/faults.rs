@@ -56,4 +56,6 @@ faults! {
     conf_from_log "After an install the old membership stays in force (F5)."
     foreign_slot_applied "Commands for slots of other groups are applied (SL-2)."
     key_marks_ignored "Changes of keys are made again when their messages are handed out again (M-18)."
+    online_done_early "A batch of online status counts as done when its delivery begins."
+    ends_not_swept "Sessions that ended while nobody led their slot are not told as ended."
 }

@@ -250,6 +250,28 @@ pub fn plugin_mark(slot: SlotId, plugin: &str, source: &KeySource) -> Key {
     at(slot, Table::PluginMark, key.into())
 }
 
+/// Row of the sessions of a user that webhooks are told of as online.
+#[must_use]
+pub fn online_user(uid: &Uid) -> Key {
+    at(uid.slot(), Table::OnlineUser, uid_prefix(uid))
+}
+
+/// Row of what the queue of sessions that began or ended holds in a slot.
+#[must_use]
+pub fn online_queue(slot: SlotId) -> Key {
+    online_batch(slot, 0)
+}
+
+/// Row of a batch of that queue; they count from 1.
+#[must_use]
+pub fn online_batch(slot: SlotId, number: u64) -> Key {
+    at(
+        slot,
+        Table::OnlineQueue,
+        Bytes::copy_from_slice(&number.to_be_bytes()),
+    )
+}
+
 /// A row of the controller, by name.
 #[must_use]
 pub fn controller(name: &str) -> Key {
@@ -293,7 +315,7 @@ pub fn read_uid(key: &[u8]) -> Option<Uid> {
 /// The table with this number.
 #[must_use]
 pub fn table(number: u32) -> Option<Table> {
-    const ALL: [Table; 18] = [
+    const ALL: [Table; 20] = [
         Table::User,
         Table::Device,
         Table::SystemUid,
@@ -312,6 +334,8 @@ pub fn table(number: u32) -> Option<Table> {
         Table::DeadLetter,
         Table::PluginKey,
         Table::PluginMark,
+        Table::OnlineUser,
+        Table::OnlineQueue,
     ];
     ALL.into_iter().find(|table| *table as u32 == number)
 }
@@ -345,10 +369,10 @@ mod tests {
 
     #[test]
     fn tables_have_the_number_that_names_them() {
-        for number in 0..=20 {
+        for number in 0..=22 {
             assert_eq!(
                 table(number).map(|table| table as u32),
-                (1..=18).contains(&number).then_some(number)
+                (1..=20).contains(&number).then_some(number)
             );
         }
     }

@@ -25,6 +25,7 @@ pub mod keys;
 mod lead;
 mod log;
 mod members;
+pub mod online;
 mod proposals;
 mod reads;
 mod ready;

@@ -26,6 +26,11 @@ impl Frame {
             .extend_from_slice(&[LAYOUT, MESSAGES_HEADER, MESSAGES_ENTRY, word(count), kind]);
     }
 
+    /// Makes it the frame of no messages.
+    pub(crate) fn fill_empty(&mut self) {
+        self.begin(0, 1, 0);
+    }
+
     /// Makes it the frame of drafts of a channel.
     pub(crate) fn fill_wanted(&mut self, channel: &ChannelKey, drafts: &[Draft], wall_ms: u64) {
         let bytes = drafts.iter().map(draft_bytes).sum::<usize>() + channel.id.len();

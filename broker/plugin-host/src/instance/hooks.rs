@@ -3,13 +3,13 @@
 use super::{Guest, PAYLOAD_BYTES_MAX};
 use crate::chance::seed_of;
 use crate::contract::{Done, Event, FailureKind, GuestFailure, Operation, SharedFrame};
-use crate::frame;
+use crate::frame::{self, Frame};
 use crate::requests;
 use crate::routes;
 use crate::session;
 use crate::typed;
 use bytes::Bytes;
-use penstock_core::hooks::call::{Answer, Failed, HttpRequest, KvChange, KvOperation, Returned};
+use penstock_core::hooks::call::{Answer, Failed, HttpRequest, KvChange, KvOperation, Returned, StatusBatch};
 use penstock_core::hooks::faults::Faults;
 use penstock_core::hooks::gates::Request;
 use penstock_core::hooks::pipeline::Failure;
@@ -108,16 +108,26 @@ impl Guest {
         incarnation: Incarnation,
         (messages, uids): (&[Message], &[Uid]),
     ) -> Returned {
-        let Some(function) = self.render else {
-            return Err(Failed::Call(Failure::NotReady));
-        };
+        let frame = self.committed(channel, incarnation, messages);
         let event = if uids.is_empty() {
             Event::MessageNotify
         } else {
             Event::MessageOffline
         };
-        let (arena, index) = self.committed(channel, incarnation, messages);
-        let (result,) = self.run(&function, (event, arena, index, texts(uids)))?;
+        self.requests(event, frame, texts(uids))
+    }
+
+    pub(super) fn render_statuses(&mut self, batch: &StatusBatch) -> Returned {
+        self.moment(batch.wall_ms, u64::from(batch.slot.0) << 48 ^ batch.number);
+        let frame = self.frame(Frame::fill_empty);
+        self.requests(Event::UserOnlineStatus, frame, batch.statuses.clone())
+    }
+
+    fn requests(&mut self, event: Event, (arena, index): SharedFrame, uids: Vec<String>) -> Returned {
+        let Some(function) = self.render else {
+            return Err(Failed::Call(Failure::NotReady));
+        };
+        let (result,) = self.run(&function, (event, arena, index, uids))?;
         match result {
             Ok(requests) => requests::checked(requests)
                 .map(Answer::Requests)

@@ -438,6 +438,7 @@ fn messages(call: &Call) -> u64 {
     let count = match &call.work {
         Work::BeforeSend { drafts, .. } => drafts.len(),
         Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => messages.len(),
+        Work::OnlineStatus(batch) => batch.statuses.len(),
         Work::Offline { .. } => 1,
         Work::Connect { .. } | Work::Route { .. } => 0,
     };

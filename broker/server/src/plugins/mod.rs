@@ -260,7 +260,7 @@ impl crate::driver::Plugins for Plugins {
 
     fn call(&self, call: Call, reply: Box<dyn FnOnce(Returned) + Send>) {
         match &call.work {
-            Work::Webhook { .. } => self.webhooks.call(&self.host, call, reply),
+            Work::Webhook { .. } | Work::OnlineStatus(_) => self.webhooks.call(&self.host, call, reply),
             Work::BeforeSend { .. }
             | Work::PersistAfter { .. }
             | Work::Connect { .. }

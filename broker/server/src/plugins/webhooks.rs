@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - Every attempt of a window has the same ids: they are made of the binding's creation, the channel, the window's bounds and the
-//!   place of the request.
+//!   place of the request; those of users that came or went, of the slot and the number of their batch.
 //! - Requests go to no other place than that of the binding's `url`, whatever the plugin renders.
 //! - A delivery ends within the time of its call, and takes no thread while it waits.
 
@@ -13,7 +13,7 @@ use crate::metrics::help;
 use penstock_core::hooks::call::{Answer, Call, Failed, HttpRequest, Returned, Version, Window, Work};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::hooks::registry::{Binding, Bound, Hook, Registry};
-use penstock_core::types::{ChannelKey, Uid};
+use penstock_core::types::{ChannelKey, SlotId, Uid};
 use penstock_egress::{
     Config, Counts, Endpoint, Grants, Leave, Reason, Request, Resolve, Secret, State, Target, Tls,
 };
@@ -149,20 +149,12 @@ impl Desk {
 
     /// Renders a window and delivers it.
     pub(super) fn call(&self, host: &Host, call: Call, reply: Reply) {
-        let (
-            Work::Webhook {
-                window,
-                messages,
-                uids,
-            },
-            Some(channel),
-        ) = (&call.work, &call.channel)
-        else {
+        let Some(about) = About::of(&call) else {
             return reply(Err(Failed::Call(Failure::Host)));
         };
         let key = (
             Arc::clone(&call.version.binding),
-            window.binding_incarnation,
+            about.binding_incarnation,
             call.version.generation,
         );
         let place = match self.places().get(&key) {
@@ -183,16 +175,7 @@ impl Desk {
             place,
             leave,
             binding: Arc::clone(&call.version.binding),
-            channel: channel.clone(),
-            window: *window,
-            asked: u32::try_from(if uids.is_empty() {
-                messages.len()
-            } else {
-                uids.len()
-            })
-            .unwrap_or(u32::MAX),
-            uids: uids.clone(),
-            oldest_ms: messages.first().map_or(0, |message| message.stamp_ms),
+            about,
             deadline: Instant::now() + call.within,
         };
         let runtime = self.runtime.clone();
@@ -312,18 +295,86 @@ const SERIES: [Series; 5] = [
     ),
 ];
 
-/// A window on its way.
+/// What a delivery is about.
+struct About {
+    binding_incarnation: u64,
+    source: Source,
+    /// Messages, the uids of a page, or users that came or went.
+    count: u32,
+    oldest_ms: u64,
+}
+
+/// What names a delivery, besides its binding.
+enum Source {
+    /// Messages of a channel; for `msg.offline` one message, and recipients who are offline.
+    Window(ChannelKey, Window, Vec<Uid>),
+    /// A batch of the queue of a slot.
+    Batch(SlotId, u64),
+}
+
+impl About {
+    fn of(call: &Call) -> Option<About> {
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        match (&call.work, &call.channel) {
+            (
+                Work::Webhook {
+                    window,
+                    messages,
+                    uids,
+                },
+                Some(channel),
+            ) => Some(About {
+                binding_incarnation: window.binding_incarnation,
+                source: Source::Window(channel.clone(), *window, uids.clone()),
+                count: count(if uids.is_empty() {
+                    messages.len()
+                } else {
+                    uids.len()
+                }),
+                oldest_ms: messages.first().map_or(0, |message| message.stamp_ms),
+            }),
+            (Work::OnlineStatus(batch), _) => Some(About {
+                binding_incarnation: batch.binding_incarnation,
+                source: Source::Batch(batch.slot, batch.number),
+                count: count(batch.statuses.len()),
+                oldest_ms: batch.wall_ms,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The parts of the ids of its requests: no two deliveries of a binding have the same.
+    fn parts(&self) -> Vec<Vec<u8>> {
+        let numbers = |numbers: &[u64]| {
+            numbers
+                .iter()
+                .map(|number| number.to_be_bytes().to_vec())
+                .collect()
+        };
+        match &self.source {
+            Source::Window(channel, window, uids) => {
+                let mut parts = vec![channel.id.as_bytes().to_vec(), vec![channel.kind.0]];
+                let bounds: Vec<Vec<u8>> = numbers(&[
+                    self.binding_incarnation,
+                    window.incarnation.0,
+                    window.first.0,
+                    window.last.0,
+                ]);
+                parts.extend(bounds);
+                parts.extend(uids.iter().map(|uid| uid.as_str().as_bytes().to_vec()));
+                parts
+            }
+            Source::Batch(slot, number) => numbers(&[self.binding_incarnation, u64::from(slot.0), *number]),
+        }
+    }
+}
+
+/// A window or batch on its way.
 struct Delivery {
     place: Arc<Place>,
     leave: Leave,
     binding: Arc<str>,
-    channel: ChannelKey,
-    window: Window,
-    /// Messages, or the uids of a page.
-    asked: u32,
-    /// Offline recipients: none for `msg.notify`.
-    uids: Vec<Uid>,
-    oldest_ms: u64,
+    about: About,
     deadline: Instant,
 }
 
@@ -343,7 +394,7 @@ impl Delivery {
             Err(failed) => return reply(Err(failed)),
         };
         if rendered.is_empty() {
-            return reply(Delivery::done(self.asked));
+            return reply(Delivery::done(self.about.count));
         }
         match self.requests(rendered) {
             Ok(requests) => {
@@ -384,27 +435,16 @@ impl Delivery {
     /// The same for every attempt, on whichever node; no two requests of a cluster have the same. A page of offline recipients that is
     /// looked up anew and has changed is another one.
     fn id(&self, ordinal: usize) -> String {
-        let window = &self.window;
         let mut hash = Sha256::new();
         let mut part = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_be_bytes());
             hash.update(bytes);
         };
         part(self.binding.as_bytes());
-        part(self.channel.id.as_bytes());
-        part(&[self.channel.kind.0]);
-        for number in [
-            window.binding_incarnation,
-            window.incarnation.0,
-            window.first.0,
-            window.last.0,
-            ordinal as u64,
-        ] {
-            part(&number.to_be_bytes());
+        for bytes in self.about.parts() {
+            part(&bytes);
         }
-        for uid in &self.uids {
-            part(uid.as_str().as_bytes());
-        }
+        part(&(ordinal as u64).to_be_bytes());
         let digest = hash.finalize();
         let mut id = String::from("msg_");
         for byte in &digest[..16] {
@@ -423,9 +463,9 @@ impl Delivery {
                     .duration_since(SystemTime::UNIX_EPOCH)
                     .unwrap_or_default();
                 let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-                let lag_ms = now_ms.saturating_sub(self.oldest_ms);
+                let lag_ms = now_ms.saturating_sub(self.about.oldest_ms);
                 self.place.lag_ms.store(lag_ms, Ordering::Relaxed);
-                Delivery::done(self.asked)
+                Delivery::done(self.about.count)
             }
             Some(Err(trouble)) => {
                 let (reason, why) = (trouble.reason.name(), &trouble.text);

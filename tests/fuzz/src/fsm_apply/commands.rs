@@ -143,7 +143,7 @@ fn meta(input: &mut Input<'_>, present: Option<&v1::ChannelMeta>) -> v1::Channel
 pub(super) fn slot(input: &mut Input<'_>, disk: &SimDisk) -> Bytes {
     let name = channel(input);
     let present = stored(disk, name.as_ref());
-    let body = match input.below(15) {
+    let body = match input.below(16) {
         0 => Body::PutUserToken(v1::PutUserToken {
             uid: uid(input),
             flag: if input.rarely(6) {
@@ -190,6 +190,10 @@ pub(super) fn slot(input: &mut Input<'_>, disk: &SimDisk) -> Bytes {
                 .collect(),
         }),
         9 => Body::ChangeKeys(change_keys(input)),
+        10 => {
+            let uid = uid(input);
+            super::online::body(input, &uid)
+        }
         _ => of_meta(input, name, present.as_ref()),
     };
     encoded(input, body)

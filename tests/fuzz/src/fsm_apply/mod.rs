@@ -5,6 +5,7 @@
 //! group's, a rejected command leaves nothing behind, and the machine reads every row that it wrote.
 
 mod commands;
+mod online;
 
 use crate::input::Input;
 use bytes::Bytes;

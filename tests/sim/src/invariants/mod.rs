@@ -17,6 +17,7 @@ pub mod m_18;
 pub mod m_19;
 pub mod m_19_connect;
 mod m_8;
+pub mod online_status;
 pub mod pc_1;
 pub mod pc_5;
 pub mod pr_4;

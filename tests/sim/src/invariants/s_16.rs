@@ -150,7 +150,10 @@ impl Suspended {
         let (version, head) = (
             &call.version,
             match &call.work {
-                Work::BeforeSend { .. } | Work::Connect { .. } | Work::Route { .. } => None,
+                Work::BeforeSend { .. }
+                | Work::Connect { .. }
+                | Work::Route { .. }
+                | Work::OnlineStatus(_) => None,
                 Work::Offline { message, .. } => call.channel.clone().zip(Some(message.seq)),
                 Work::PersistAfter { messages, .. } | Work::Webhook { messages, .. } => {
                     let first = messages.first().map(|message| message.seq);

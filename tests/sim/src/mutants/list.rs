@@ -435,6 +435,20 @@ pub static ALL: &[Mutant] = &[
         "A window of a webhook grows when it is delivered again, under the id that it had (S22).",
     ),
     mutant(
+        "online-done-early",
+        3,
+        200,
+        Slot("online_done_early"),
+        "A batch of online status counts as done when its delivery begins (PR-6).",
+    ),
+    mutant(
+        "ends-not-swept",
+        3,
+        200,
+        Slot("ends_not_swept"),
+        "Sessions that ended while nobody led their slot are not told as ended (PR-6).",
+    ),
+    mutant(
         "gives-up-before-first-append",
         3,
         200,

@@ -10,6 +10,7 @@ use crate::invariants::ap_3::Completions;
 use crate::invariants::m_18::Counted;
 use crate::invariants::m_19::{Judged, Shown, original};
 use crate::invariants::m_19_connect::Entries;
+use crate::invariants::online_status::OnlineStatus;
 use crate::invariants::pc_1::Followed;
 pub use crate::invariants::pc_5::Sessions;
 use crate::invariants::pr_4::Notified;
@@ -106,6 +107,8 @@ pub struct Oracle {
     pub users: Vec<Arc<str>>,
     /// Broken rules; the first ends the run.
     pub violations: Vec<Violation>,
+    /// What webhooks were told of who is online.
+    pub online_status: OnlineStatus,
     /// What sessions were offered.
     pub sessions: Sessions,
     /// What sessions saw complete.

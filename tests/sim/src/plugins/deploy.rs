@@ -6,8 +6,8 @@ use crate::rng::Rng;
 use bytes::Bytes;
 use penstock_core::admin::Answer;
 use penstock_core::plugins::{
-    Artifact, Binding, Bound, Change, DisabledBy, Failure, Hook, OnError, PlacedReport, Plugin, Policy,
-    Proposal, Registry, ReportState, Selector, StartAt, Version,
+    Artifact, Binding, Bound, Change, DisabledBy, Events, Failure, Hook, OnError, PlacedReport, Plugin,
+    Policy, Proposal, Registry, ReportState, Selector, StartAt, Version,
 };
 use penstock_core::types::{NodeId, Uid};
 use std::collections::BTreeSet;
@@ -43,6 +43,8 @@ pub struct Deployer {
     starts: [Option<StartAt>; 3],
     exact: bool,
     patience: Duration,
+    /// Whether the webhook is told who comes and goes.
+    online_status: bool,
     /// The highest revision that a change was told to have.
     pub told: u64,
 }
@@ -72,6 +74,7 @@ impl Deployer {
             ],
             exact: rng.permille(800),
             patience: rng.pick(&[milliseconds(1_000), milliseconds(8_000), milliseconds(86_400_000)]),
+            online_status: rng.permille(700),
             told: 0,
         }
     }
@@ -238,7 +241,10 @@ impl Deployer {
             patience: self.patience,
             inline: true,
             public: false,
-            events: penstock_core::plugins::Events::default(),
+            events: Events {
+                user_online_status: at == WEBHOOK && self.online_status,
+                ..Events::default()
+            },
             own_messages: false,
         }
     }

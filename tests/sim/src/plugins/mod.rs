@@ -196,6 +196,30 @@ impl Plugins {
         }
     }
 
+    /// What becomes of a delivery of users that came or went: the endpoint takes it, fails, wants a pause, is left alone or gone.
+    ///
+    /// # Errors
+    /// When it is not taken.
+    pub fn status_delivered(&mut self) -> Result<(), Failed> {
+        if self.calm {
+            return Ok(());
+        }
+        match self.rng.below(20) {
+            0..=2 => Err(Failed::Undelivered {
+                after: self.rng.pick(&[None, Some(Duration::from_secs(2))]),
+            }),
+            3 => Err(Failed::Later {
+                after: Duration::from_millis(300),
+            }),
+            4 => self
+                .rng
+                .permille(200)
+                .then_some(())
+                .map_or(Ok(()), |()| Err(Failed::Gone)),
+            _ => Ok(()),
+        }
+    }
+
     /// What the code says of a draft.
     #[must_use]
     pub fn verdict(&self, version: &Version, draft: &Draft) -> Verdict {

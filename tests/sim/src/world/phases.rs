@@ -59,6 +59,7 @@ impl World {
             Phase::Chaos | Phase::Done => {}
         }
         self.note_offers();
+        self.note_online();
         let until = healed + self.alone + self.settings.convergence;
         let late = self.now >= until && self.phase != Phase::Done && !self.clients.away;
         if late && !self.is_catching_up() && !self.is_following() {
@@ -126,6 +127,7 @@ impl World {
             && self.behind().is_none()
             && self.miscounted().is_none()
             && self.unanswered().is_none()
+            && self.untold().is_none()
             && census::difference(&self.nodes, &self.invariants, &self.oracle).is_none()
         {
             census::read_all(&self.nodes, &self.invariants, &mut self.oracle);
@@ -155,7 +157,10 @@ impl World {
         let until = self.settings.chaos + self.alone + self.settings.convergence + FOLLOWED_WITHIN;
         self.now < until
             && self.plugins.deployer.is_some()
-            && (self.behind().is_some() || self.miscounted().is_some() || self.unanswered().is_some())
+            && (self.behind().is_some()
+                || self.miscounted().is_some()
+                || self.unanswered().is_some()
+                || self.untold().is_some())
     }
 
     fn did_not_converge(&mut self) {
@@ -178,6 +183,8 @@ impl World {
             return self.oracle.violate("M-18", miscounted);
         } else if let Some(unanswered) = self.unanswered() {
             return self.oracle.violate("PC-1", unanswered);
+        } else if let Some(untold) = self.untold() {
+            return self.oracle.violate("PR-6", untold);
         } else {
             census::difference(&self.nodes, &self.invariants, &self.oracle).unwrap_or_default()
         };
@@ -242,6 +249,7 @@ impl World {
         coverage.fault("message followed", self.oracle.followed.handled);
         coverage.fault("dead letter", self.oracle.followed.letters);
         coverage.fault("change of a key", self.oracle.counted.wanted);
+        coverage.fault("online status told", self.oracle.online_status.told);
         coverage.fault("lost message", self.network.lost);
         coverage.fault("repeated message", self.network.duplicated);
         coverage.fault("delayed message", self.network.reordered);

@@ -1,6 +1,7 @@
 //! Calls of plugins, and who deploys them.
 
 mod echo;
+mod status;
 
 use super::{Happening, State, World};
 use crate::census;
@@ -78,6 +79,7 @@ impl World {
                 let run = (&channel, window.incarnation, &messages[..]);
                 self.follow(place, fate, &call.version, (run, Some(window)))
             }
+            Work::OnlineStatus(batch) => self.tell_status(place, fate, &call.version, &batch),
         };
         if fate != Fate::Lost {
             let at = self.now + after;

@@ -7,8 +7,8 @@ mod progress;
 mod tests;
 
 pub use crate::cursor::Cursor;
+pub use crate::patience::Patience;
 pub use machine::Cursors;
-pub use patience::Patience;
 
 use crate::limits::Limits;
 use crate::message::Record;

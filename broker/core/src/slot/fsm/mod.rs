@@ -3,6 +3,7 @@
 mod channels;
 mod letters;
 mod metas;
+mod online;
 mod plugin_keys;
 mod users;
 
@@ -71,6 +72,8 @@ impl Machine {
             Body::PutDeadLetter(put) => letters::put(context, put, rows),
             Body::DropDeadLetters(drop) => letters::drop(context, drop, rows),
             Body::ChangeKeys(change) => plugin_keys::change(context, change, rows),
+            Body::NoteSessions(note) => online::note(context, note, rows),
+            Body::AdvanceOnlineReader(advance) => online::advance(context, advance, rows),
             Body::Bootstrap(_)
             | Body::RegisterNode(_)
             | Body::SetLifecycle(_)
@@ -108,6 +111,7 @@ impl StateMachine for Machine {
             Some(Body::PutChannelMetas(puts)) => metas::put_all_keys(puts),
             Some(Body::DropDeadLetters(drop)) => letters::drop_keys(drop),
             Some(Body::ChangeKeys(change)) => plugin_keys::keys(change),
+            Some(Body::NoteSessions(note)) => online::note_keys(note),
             // One row each, which apply asks for by itself.
             _ => Vec::new(),
         }
@@ -209,6 +213,8 @@ fn done(notices: Vec<Notice>) -> Applied {
     }
 }
 
+#[cfg(test)]
+mod online_tests;
 #[cfg(test)]
 mod plugin_keys_tests;
 #[cfg(test)]

@@ -319,11 +319,8 @@ fn events(wanted: Option<&Value>) -> Result<Events, String> {
     let names = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
     let known = |events: Events, name: &Value| events.with(name.as_str()?);
     let events = names.iter().try_fold(Events::NONE, known);
-    // Whoever comes and goes is not told of yet.
-    let delivered = |events: &Events| wanted.is_array() && !events.user_online_status;
-    let names = &Events::NAMES[..2];
-    let events = events.filter(delivered);
-    events.ok_or_else(|| format!("config: `events`: a list of {}", names.join(", ")))
+    let events = events.filter(|_| wanted.is_array());
+    events.ok_or_else(|| format!("config: `events`: a list of {}", Events::NAMES.join(", ")))
 }
 
 fn on_error(wanted: &OnErrorOf) -> OnError {

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod offline;
+mod online_status;
 mod receiver;
 mod refused;
 
