@@ -58,7 +58,7 @@ pub enum Hook {
 
 impl Hook {
     /// The hooks that this broker calls.
-    pub const ALL: [Hook; 6] = [
+    pub const ALL: [Hook; 7] = [
         Hook::BeforeSend,
         Hook::BeforeSendTyped,
         Hook::PersistAfter,

@@ -98,7 +98,6 @@ pub(crate) struct Value {
 #[derive(Clone, Copy, ComponentType, Lower)]
 #[component(enum)]
 #[repr(u8)]
-#[expect(dead_code, reason = "the contract has them all")]
 pub(crate) enum Event {
     #[component(name = "message-notify")]
     MessageNotify,

@@ -33,7 +33,7 @@ impl Bound {
                 (false, true) => &[Told::Offline],
                 (false, false) => &[],
             },
-            Hook::BeforeSend | Hook::PersistAfter | Hook::Connect => &[Told::Messages],
+            Hook::BeforeSend | Hook::PersistAfter | Hook::Connect | Hook::Route => &[Told::Messages],
         };
         told.iter().map(|&told| self.consumer(told, limits))
     }

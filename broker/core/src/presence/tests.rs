@@ -1176,7 +1176,7 @@ fn who_watches_hears_of_all_live_sessions_and_of_each_that_begins_or_ends() {
     world.authority.watch(true, &mut out);
     world.authority.watch(true, &mut out);
     assert_eq!(out.into_iter().map(line).collect::<Vec<_>>(), ["1#1 came"]);
-    world.register(&two, &["2 registered 2", "2#2 came"]);
+    world.register(&two, &["2#2 came", "2 registered 2"]);
     world.touch(&two, &[]);
     let sessions = |world: &World| world.authority.sessions(slot(), &[Uid::new(USER)]);
     assert_eq!(sessions(&world).map(|sessions| sessions.len()), Some(2));

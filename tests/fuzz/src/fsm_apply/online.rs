@@ -26,6 +26,7 @@ pub(super) fn body(input: &mut Input<'_>, uid: &str) -> Body {
         done: input.number(),
     });
     let readers = readers.collect();
+    let registry = u64::from(input.u8() % 3);
     let changes = (0..input.below(5)).map(|_| v1::SessionChange {
         uid: uid.to_owned(),
         session: (!input.rarely(12)).then(|| v1::OnlineSession {
@@ -43,7 +44,7 @@ pub(super) fn body(input: &mut Input<'_>, uid: &str) -> Body {
     });
     Body::NoteSessions(v1::NoteSessions {
         slot,
-        registry: u64::from(input.u8() % 3),
+        registry,
         readers,
         changes: changes.collect(),
     })

@@ -124,6 +124,8 @@ impl Echo {
             exact: false,
             patience: Duration::from_secs(60),
             inline: true,
+            public: false,
+            events: penstock_core::plugins::Events::default(),
             own_messages: true,
         };
         Change::Bind {

@@ -99,6 +99,8 @@ impl Notifier {
             exact: false,
             patience: Duration::from_secs(60),
             inline: true,
+            public: false,
+            own_messages: false,
             events: Events {
                 message_offline: true,
                 ..Events::NONE

@@ -46,6 +46,7 @@ fn message(seq: u64, from: &str) -> Message {
             origin: None,
             subscribers: Arc::from([]),
             attributes: None,
+            hops: 0,
         },
     }
 }

@@ -4,7 +4,8 @@ use super::Cluster;
 use crate::admin::{Answer, Ask, Failure, RouteAsk};
 use crate::hooks::call::{self, Digest, Failed, HttpRequest, HttpResponse, Work};
 use crate::plugins::{
-    self, Artifact, Binding, Change, Hook, OnError, PlacedReport, Policy, Proposal, ReportState, Selector,
+    self, Artifact, Binding, Change, Events, Hook, OnError, PlacedReport, Policy, Proposal, ReportState,
+    Selector,
 };
 use crate::shard::plugins::ROUTES_MAX;
 use crate::types::{ChannelKey, ChannelKind, NodeId};
@@ -56,6 +57,8 @@ fn binding(public: bool) -> Binding {
         patience: Duration::ZERO,
         inline: false,
         public,
+        events: Events::default(),
+        own_messages: false,
     }
 }
 
