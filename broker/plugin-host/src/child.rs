@@ -99,7 +99,7 @@ pub fn rehearse(command: &[OsString], bytes: &[u8]) -> Result<(), Refused> {
             why.lines()
                 .next()
                 .unwrap_or_default()
-                .trim_end_matches(&[':', ' '])
+                .trim_end_matches([':', ' '])
         ))
     })
 }

@@ -1,33 +1,29 @@
 //! One guest: a store, its instance, the functions that are called.
 
+mod functions;
 mod hooks;
 
 use crate::chance::jittered;
 use crate::channels::Post;
-use crate::component::{HTTP, Hook, Inspected, KV, never_waits};
-use crate::contract::{
-    FlatFunction, InitFunction, OfflineFunction, PersistFunction, RenderFunction, RouteFunction, SharedFrame,
-    TypedFunction,
-};
+use crate::component::{HTTP, Inspected, KV, never_waits};
+use crate::contract::SharedFrame;
 use crate::engine::{Ticker, ticks};
 use crate::frame::Frame;
-use crate::imports::{Granted, ReadFailed, State, interface, linker};
+use crate::imports::{Granted, ReadFailed, State, linker};
 use crate::keys::Desk;
 use crate::limits::{Limits, Watch};
 use crate::manifest::InstancePolicy;
 use crate::outside::Reach;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
-use crate::session::ConnectFunction;
 use crate::status::Board;
+use functions::{Exports, Functions};
 use penstock_core::hooks::call::{Call, Failed, Returned, Work};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::hooks::registry::Source;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wasmtime::component::{
-    Component, ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc,
-};
+use wasmtime::component::{Component, ComponentNamedList, InstancePre, Lift, Lower, TypedFunc};
 use wasmtime::{Engine, Store, Trap};
 
 /// Longest payload that a guest may give a message, bytes; the broker's own limit is checked after all hooks.
@@ -73,18 +69,6 @@ pub(crate) struct Ways {
     pub(crate) post: Arc<Post>,
 }
 
-/// Where the functions stand in the component.
-struct Exports {
-    init: Option<ComponentExportIndex>,
-    flat: Option<ComponentExportIndex>,
-    typed: Option<ComponentExportIndex>,
-    persist: Option<ComponentExportIndex>,
-    render: Option<ComponentExportIndex>,
-    connect: Option<ComponentExportIndex>,
-    route: Option<ComponentExportIndex>,
-    offline: Option<ComponentExportIndex>,
-}
-
 impl Prepared {
     /// Links a component.
     ///
@@ -107,16 +91,7 @@ impl Prepared {
         Ok(Prepared {
             engine: engine.clone(),
             before,
-            exports: Exports {
-                init: function(component, "lifecycle", "init"),
-                flat: function(component, Hook::BeforeSend.interface(), "handle"),
-                typed: function(component, Hook::BeforeSendTyped.interface(), "handle"),
-                persist: function(component, Hook::PersistAfter.interface(), "handle"),
-                render: function(component, Hook::Webhook.interface(), "render"),
-                connect: function(component, Hook::Connect.interface(), "connect"),
-                route: function(component, Hook::Route.interface(), "handle"),
-                offline: function(component, Hook::Offline.interface(), "handle"),
-            },
+            exports: Exports::of(component),
             limits: inspected.manifest.limits(),
             per_call: inspected.manifest.instance.policy == InstancePolicy::PerCall,
             asks_outside: granted.contains(HTTP),
@@ -136,14 +111,8 @@ impl Prepared {
     /// Whether its calls may run on the thread of the caller at all: a filter that waits for nothing, and needs no new instance for
     /// each.
     pub(crate) fn may_run_inline(&self) -> bool {
-        let filters = self.exports.flat.is_some() || self.exports.typed.is_some();
-        filters && self.never_waits && !self.per_call
+        self.exports.filters() && self.never_waits && !self.per_call
     }
-}
-
-fn function(component: &Component, of: &str, name: &str) -> Option<ComponentExportIndex> {
-    let (_, instance) = component.get_export(None, interface(of))?;
-    component.get_export_index(Some(&instance), name)
 }
 
 /// How a call ended.
@@ -159,13 +128,7 @@ pub(crate) struct Ended {
 pub(crate) struct Guest {
     prepared: Arc<Prepared>,
     store: Store<State>,
-    flat: Option<FlatFunction>,
-    typed: Option<TypedFunction>,
-    persist: Option<PersistFunction>,
-    render: Option<RenderFunction>,
-    connect: Option<ConnectFunction>,
-    route: Option<RouteFunction>,
-    offline: Option<OfflineFunction>,
+    functions: Functions,
     /// Room of the last frame.
     room: SharedFrame,
     calls_left: u32,
@@ -193,51 +156,7 @@ impl Guest {
             .before
             .instantiate(&mut store)
             .map_err(|error| start_failed(&store, &error))?;
-        let exports = &prepared.exports;
-        let flat = typed_function(
-            &mut store,
-            &instance,
-            exports.flat.as_ref(),
-            Hook::BeforeSend.interface(),
-        )?;
-        let typed = typed_function(
-            &mut store,
-            &instance,
-            exports.typed.as_ref(),
-            Hook::BeforeSendTyped.interface(),
-        )?;
-        let persist = typed_function(
-            &mut store,
-            &instance,
-            exports.persist.as_ref(),
-            Hook::PersistAfter.interface(),
-        )?;
-        let render = typed_function(
-            &mut store,
-            &instance,
-            exports.render.as_ref(),
-            Hook::Webhook.interface(),
-        )?;
-        let connect = typed_function(
-            &mut store,
-            &instance,
-            exports.connect.as_ref(),
-            Hook::Connect.interface(),
-        )?;
-        let route = typed_function(
-            &mut store,
-            &instance,
-            exports.route.as_ref(),
-            Hook::Route.interface(),
-        )?;
-        let offline = typed_function(
-            &mut store,
-            &instance,
-            exports.offline.as_ref(),
-            Hook::Offline.interface(),
-        )?;
-        let init: Option<InitFunction> =
-            typed_function(&mut store, &instance, exports.init.as_ref(), "lifecycle")?;
+        let (functions, init) = prepared.exports.functions(&mut store, &instance)?;
         if let Some(init) = init {
             let config = (prepared.config_text.clone(),);
             let (result,) = init
@@ -250,13 +169,7 @@ impl Guest {
         Ok(Guest {
             prepared: Arc::clone(prepared),
             store,
-            flat,
-            typed,
-            persist,
-            render,
-            connect,
-            route,
-            offline,
+            functions,
             room: SharedFrame::default(),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
@@ -427,28 +340,6 @@ fn store(prepared: &Prepared) -> Store<State> {
     store.epoch_deadline_callback(|mut store| Ok(store.data_mut().hold.tick()));
     store.set_max_component_handles(HANDLES_MAX);
     store
-}
-
-fn typed_function<Parameters, Results>(
-    store: &mut Store<State>,
-    instance: &Instance,
-    index: Option<&ComponentExportIndex>,
-    export: &str,
-) -> Result<Option<TypedFunc<Parameters, Results>>, Refused>
-where
-    Parameters: ComponentNamedList + Lower,
-    Results: ComponentNamedList + Lift,
-{
-    let Some(index) = index else {
-        return Ok(None);
-    };
-    instance
-        .get_typed_func(&mut *store, index)
-        .map(Some)
-        .map_err(|error| Refused::Export {
-            export: export.to_owned(),
-            reason: format!("not of the type that the contract has: {error:#}"),
-        })
 }
 
 /// Which class a failed call belongs to. Guests turn a refused growth into traps of every kind, so the watch is asked first.

@@ -53,7 +53,7 @@ fn store(node: &Node, out: &mut String) {
 fn shards(node: &Node, out: &mut String) {
     let counted = node.counted();
     let grown = happened(&counted).into_iter().chain(of_keys(&counted));
-    for (name, text, value) in grown.chain(of_offline(&counted)) {
+    for (name, text, value) in grown.chain(of_presence(&counted)) {
         help(out, name, "counter", text);
         line(out, name, "", value);
     }
@@ -67,7 +67,7 @@ fn shards(node: &Node, out: &mut String) {
 type Series = (&'static str, &'static str, u64);
 
 /// What only ever grows.
-fn happened(counted: &Counted) -> [Series; 14] {
+fn happened(counted: &Counted) -> [Series; 13] {
     let counters = &counted.counters;
     [
         (
@@ -126,11 +126,6 @@ fn happened(counted: &Counted) -> [Series; 14] {
             counters.dead_letters,
         ),
         (
-            "penstock_online_status_dropped_total",
-            "Sessions that began or ended of which some webhook is never told.",
-            counters.online_status_dropped,
-        ),
-        (
             "penstock_channels_resumed_total",
             "Sleeping channels that were woken because something that follows them was behind.",
             counters.resumed,
@@ -175,10 +170,15 @@ fn of_keys(counted: &Counted) -> [Series; 5] {
     ]
 }
 
-/// What plugins were told of recipients who are offline.
-fn of_offline(counted: &Counted) -> [Series; 2] {
+/// What plugins were told of who is there and who is not.
+fn of_presence(counted: &Counted) -> [Series; 3] {
     let counters = &counted.counters;
     [
+        (
+            "penstock_online_status_dropped_total",
+            "Sessions that began or ended of which some webhook is never told.",
+            counters.online_status_dropped,
+        ),
         (
             "penstock_offline_uids_total",
             "Offline recipients that plugins have taken note of.",

@@ -179,7 +179,10 @@ mod tests {
         assert_eq!(change(None), "2");
         assert_eq!(change(Some(b"40")), "42");
         assert_eq!(change(Some(b"no number")), "2");
-        assert_eq!(change(Some(u64::MAX.to_string().as_bytes())), u64::MAX.to_string());
+        assert_eq!(
+            change(Some(u64::MAX.to_string().as_bytes())),
+            u64::MAX.to_string()
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Guest {
             .first()
             .map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
         self.moment(wall_ms, seed);
-        if let Some(function) = self.typed {
+        if let Some(function) = self.functions.typed {
             let messages = drafts
                 .iter()
                 .map(|draft| typed::outgoing(channel, draft))
@@ -35,7 +35,7 @@ impl Guest {
                 .map(Answer::Verdicts)
                 .map_err(|error| self.bad(&error.to_string()));
         }
-        let Some(function) = self.flat else {
+        let Some(function) = self.functions.flat else {
             return Err(Failed::Call(Failure::NotReady));
         };
         let frame = self.frame(|frame| frame.fill_wanted(channel, drafts, wall_ms));
@@ -46,7 +46,7 @@ impl Guest {
     }
 
     pub(super) fn connect(&mut self, request: &Request, wall_ms: u64) -> Returned {
-        let Some(function) = self.connect else {
+        let Some(function) = self.functions.connect else {
             return Err(Failed::Call(Failure::NotReady));
         };
         self.moment(wall_ms, seed_of(request.uid.as_str().as_bytes(), wall_ms));
@@ -57,7 +57,7 @@ impl Guest {
     }
 
     pub(super) fn route(&mut self, request: &HttpRequest, wall_ms: u64) -> Returned {
-        let Some(function) = self.route else {
+        let Some(function) = self.functions.route else {
             return Err(Failed::Call(Failure::NotReady));
         };
         self.moment(wall_ms, seed_of(request.url.as_bytes(), wall_ms));
@@ -70,7 +70,7 @@ impl Guest {
     }
 
     pub(super) fn persist_after(&mut self, source: Source, messages: &[Message]) -> Returned {
-        let Some(function) = self.persist else {
+        let Some(function) = self.functions.persist else {
             return Err(Failed::Call(Failure::NotReady));
         };
         let frame = self.committed(&source.channel, source.incarnation, messages);
@@ -89,7 +89,7 @@ impl Guest {
         incarnation: Incarnation,
         (message, uids): (&Message, &[Uid]),
     ) -> Returned {
-        let Some(function) = self.offline else {
+        let Some(function) = self.functions.offline else {
             return Err(Failed::Call(Failure::NotReady));
         };
         let (arena, index) = self.committed(channel, incarnation, std::slice::from_ref(message));
@@ -126,7 +126,7 @@ impl Guest {
     }
 
     fn requests(&mut self, event: Event, (arena, index): SharedFrame, uids: Vec<String>) -> Returned {
-        let Some(function) = self.render else {
+        let Some(function) = self.functions.render else {
             return Err(Failed::Call(Failure::NotReady));
         };
         let (result,) = self.run(&function, (event, arena, index, uids))?;

@@ -30,59 +30,59 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
     for (binding, counted) in &bindings {
         let _ = writeln!(out, "{high}{{binding=\"{binding}\"}} {}", counted.memory_high);
     }
-    let failures = |status: &VersionStatus| {
-        let counts = status.failures.iter();
-        counts.map(|(failure, count)| (failure.name(), *count)).collect()
-    };
-    labelled(
-        out,
-        &bindings,
+    for (name, text, counts) in LABELLED {
+        labelled(out, &bindings, name, text, counts);
+    }
+}
+
+/// Counters with a label beside the binding: name and label, help, counts.
+type Labelled = (
+    (&'static str, &'static str),
+    &'static str,
+    fn(&VersionStatus) -> Vec<(&'static str, u64)>,
+);
+
+const LABELLED: [Labelled; 7] = [
+    (
         ("penstock_plugin_failures_total", "class"),
         "Calls that failed, by class.",
         failures,
-    );
-    labelled(
-        out,
-        &bindings,
+    ),
+    (
         ("penstock_plugin_instances_retired_total", "reason"),
         "Instances that were dropped, by reason.",
         |status| by_reason(&status.retired),
-    );
-    labelled(
-        out,
-        &bindings,
+    ),
+    (
         ("penstock_plugin_key_errors_total", "reason"),
         "Operations on keys that failed, by reason.",
         |status| by_reason(&status.key_errors),
-    );
-    labelled(
-        out,
-        &bindings,
+    ),
+    (
         ("penstock_plugin_http_requests_total", "outcome"),
         "Requests of plugins, by the class of the status or why there was no answer.",
         |status| by_reason(&status.http_requests),
-    );
-    labelled(
-        out,
-        &bindings,
+    ),
+    (
         ("penstock_plugin_publish_errors_total", "reason"),
         "Messages that plugins could not publish, by reason.",
         |status| by_reason(&status.publish_errors),
-    );
-    labelled(
-        out,
-        &bindings,
+    ),
+    (
         ("penstock_plugin_message_read_errors_total", "reason"),
         "Reads of messages by plugins that failed, by reason.",
         |status| by_reason(&status.read_errors),
-    );
-    labelled(
-        out,
-        &bindings,
+    ),
+    (
         ("penstock_plugin_demotions_total", "reason"),
         "How often calls of a version were sent back from the threads of shards, by reason.",
         |status| by_reason(&status.demotions),
-    );
+    ),
+];
+
+fn failures(status: &VersionStatus) -> Vec<(&'static str, u64)> {
+    let counts = status.failures.iter();
+    counts.map(|(failure, count)| (failure.name(), *count)).collect()
 }
 
 fn by_reason(counts: &BTreeMap<&'static str, u64>) -> Vec<(&'static str, u64)> {

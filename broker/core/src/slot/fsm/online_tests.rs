@@ -53,7 +53,9 @@ fn queue(store: &Store) -> OnlineQueue {
 }
 
 /// Flag, whether online, connection, counts.
-fn batch(store: &Store, number: u64) -> Option<Vec<(u32, bool, u64, u32, u32)>> {
+type Event = (u32, bool, u64, u32, u32);
+
+fn batch(store: &Store, number: u64) -> Option<Vec<Event>> {
     let batch: OnlineBatch = store.value(&keys::online_batch(amy().slot(), number))?;
     let connection =
         |number: u64| (1..2_000).find(|connection| number_of(&session(*connection, 0)) == number);

@@ -263,7 +263,7 @@ impl Slot {
         }
         self.changes.push_back(change);
         // A pause after a failure is not cut short.
-        self.gathered_at.get_or_insert(now.after(GATHERED_FOR));
+        self.gathered_at.get_or_insert_with(|| now.after(GATHERED_FOR));
     }
 
     /// So many changes are done.

@@ -228,7 +228,7 @@ impl OnlineStatus {
     /// Does what can be done in one slot. Everything is read first, so that a miss has changed nothing.
     fn work(&mut self, now: Now, rows: &dyn Rows, out: &mut Vec<Output>) -> Result<(), Miss> {
         let due = self.due.first().filter(|(at, _)| *at <= now.monotonic);
-        let next = self.dirty.first().copied().or(due.map(|(_, slot)| *slot));
+        let next = self.dirty.first().copied().or_else(|| due.map(|(_, slot)| *slot));
         let found = match next.and_then(|id| Some((id, self.slots.get(&id)?))) {
             Some((id, slot)) => Some((id, self.look(now, (id, slot), rows)?)),
             None => None,

@@ -72,7 +72,7 @@ pub(in crate::http) async fn answer(axum::extract::State(state): Shared, request
     let method = request.method().to_string();
     let headers = match shown(request.headers()) {
         Ok(headers) => headers,
-        Err(refusal) => return refusal,
+        Err(why) => return refusal(StatusCode::BAD_REQUEST, &why),
     };
     let reading = timeout(state.config.request_timeout, body(request.into_body()));
     let body = match reading.await {
@@ -114,7 +114,7 @@ fn split(uri: &Uri) -> (Arc<str>, String) {
 }
 
 /// The headers that a guest sees.
-fn shown(headers: &HeaderMap) -> Result<Vec<(String, String)>, Response> {
+fn shown(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
     // What `Connection` names concerns the connection too.
     let named: Vec<String> = headers
         .get_all(header::CONNECTION)
@@ -129,9 +129,7 @@ fn shown(headers: &HeaderMap) -> Result<Vec<(String, String)>, Response> {
         .filter(|(name, _)| !is_hidden(name.as_str()))
         .map(|(name, value)| {
             let text = std::str::from_utf8(value.as_bytes()).map_err(|_| {
-                let why =
-                    format!("the header `{name}` is no text, and plugins are given texts: leave it out");
-                refusal(StatusCode::BAD_REQUEST, &why)
+                format!("the header `{name}` is no text, and plugins are given texts: leave it out")
             })?;
             Ok((name.as_str().to_owned(), text.to_owned()))
         })
