@@ -1,6 +1,7 @@
 //! `penstock plugin new`: a folder with a plugin that works.
 
 use crate::arguments::Options;
+use crate::build::is_there;
 use crate::embedded::{CONTRACT, File, SDK, SDK_WORKSPACE, TEMPLATES};
 use crate::folder::Language;
 use anyhow::{Context as _, Result, ensure};
@@ -72,15 +73,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// How the shell finds this program: by its name if it stands on the path, else where it is.
+/// How the shell finds this program: by its name if there is one of that name, else where it is.
 fn program() -> String {
     const NAME: &str = "penstock";
-    let found = std::env::current_exe().ok().filter(|this| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let named = |folder: PathBuf| folder.join(NAME) == *this;
-        !std::env::split_paths(&path).any(named)
-    });
-    found.map_or_else(|| NAME.to_owned(), |this| this.display().to_string())
+    let here = std::env::current_exe().ok().filter(|_| !is_there(NAME));
+    here.map_or_else(|| NAME.to_owned(), |here| here.display().to_string())
 }
 
 fn check_name(name: &str) -> Result<()> {

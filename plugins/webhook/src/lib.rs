@@ -279,7 +279,7 @@ mod tests {
     fn users_that_came_or_went_are_an_array_of_texts() {
         let statuses = ["amy-0-1-7-1-1".to_owned(), "a\"b-0-0-7-0-0".to_owned()];
         let batch = Batch::parse(&[], &[1, 5, 26, 0, 1]).expect("whole");
-        let mut rendered = |events: &[&str]| {
+        let rendered = |events: &[&str]| {
             let config = json!({ "url": "https://a.example/", "secret": "s", "events": events });
             let mut hook = hook(&config).expect("valid");
             hook.render(Event::UserOnlineStatus, &batch, &statuses)

@@ -82,7 +82,7 @@ pub(crate) fn describe(inspected: &Inspected, out: &mut dyn Write) -> Result<()>
 }
 
 /// Whether a program can be started at all.
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
