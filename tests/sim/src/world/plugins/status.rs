@@ -93,7 +93,9 @@ impl World {
             .filter(|bound| bound.binding.events.user_online_status && bound.disabled.is_none());
         for bound in wants {
             for uid in self.user_names() {
-                if self.queue_of(&uid).iter().any(|queue| queue.dropped > 0) {
+                let dropped = self.queue_of(&uid).iter().any(|queue| queue.dropped > 0);
+                // Without a version that runs there nobody can be told yet.
+                if dropped || bound.version_of_slot(uid.slot()).is_none() {
                     continue;
                 }
                 let Some(live) = self.live_sessions(&uid) else {
