@@ -74,14 +74,17 @@ fn a_plugin_is_told_of_the_members_who_are_offline() -> Result<()> {
             "done 4 2 bob carol fourth",
         ]
     );
-    let metrics = get(node.http(), "/metrics")?.text;
-    assert!(
-        metrics
-            .lines()
-            .any(|line| line == "penstock_offline_uids_total 6"),
-        "{metrics}"
-    );
-    Ok(())
+    // They are counted when the answer of the last call is there, which is after its line.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let metrics = get(node.http(), "/metrics")?.text;
+        let counted = |line: &str| line == "penstock_offline_uids_total 6";
+        if metrics.lines().any(counted) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "{metrics}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
