@@ -29,8 +29,9 @@ pub(super) struct CatchingUp {
 
 /// A run of delivery may take this long, with all that is tried again in it.
 const OFFERS_WITHIN: Duration = Duration::from_secs(10);
-/// The longest pause between two attempts of a binding, and some time for its work.
-const FOLLOWED_WITHIN: Duration = Duration::from_secs(40);
+/// The longest pause between two attempts of a binding, and time for its work: one that is told of offline recipients gets a page of one
+/// message at a time, of some hundred messages.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(150);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A group or token that was not made is asked for again after this long.
 const SET_UP_EVERY: Duration = Duration::from_secs(2);

@@ -4,10 +4,11 @@ use super::super::{State, World};
 use crate::plugins::Fate;
 use penstock_core::hooks::call::{self, Failed, StatusBatch, Version};
 use penstock_core::hooks::pipeline::Failure;
-use penstock_core::plugins::Hook;
+use penstock_core::plugins::{Hook, Registry};
 use penstock_core::slot::{keys, rows};
 use penstock_core::types::Uid;
 use penstock_wire::storage::v1;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl World {
@@ -59,12 +60,24 @@ impl World {
         self.oracle.users.iter().map(|uid| Uid::new(uid)).collect()
     }
 
-    /// The live sessions of a user, as the newest leader of the user's slot knows them.
-    fn live_sessions(&self, uid: &Uid) -> Option<Vec<u64>> {
+    /// The live sessions of a user, as the newest leader of the user's slot knows them, and whether it knows that somebody wants to be told.
+    fn live_sessions(&self, uid: &Uid) -> Option<(Vec<u64>, bool)> {
         let running = self.nodes.iter().filter(|node| node.state == State::Running);
         let hosts = running.flat_map(|node| &node.hosts);
-        let known = hosts.filter_map(|host| host.shard.sessions_of(uid));
-        known.max_by_key(|(term, _)| *term).map(|(_, sessions)| sessions)
+        let known = hosts.filter_map(|host| Some((host, host.shard.sessions_of(uid)?)));
+        let (host, (_, sessions)) = known.max_by_key(|(_, (term, _))| *term)?;
+        Some((sessions, self.is_aware(host.shard.registry_revision())))
+    }
+
+    /// Whether a webhook wants to be told by this revision of the registry. One that has not read it since its start does not know.
+    fn is_aware(&self, revision: Option<u64>) -> bool {
+        let registry = revision.and_then(|revision| self.oracle.judged.registry(revision));
+        let wants = |registry: &Arc<Registry>| {
+            registry
+                .of(Hook::Webhook)
+                .any(|bound| bound.binding.events.user_online_status)
+        };
+        registry.is_some_and(wants)
     }
 
     fn queue_of(&self, uid: &Uid) -> Vec<v1::OnlineQueue> {
@@ -79,7 +92,7 @@ impl World {
             for queue in self.queue_of(&uid) {
                 self.oracle.online_status.stored(self.now, uid.slot(), &queue);
             }
-            if let Some(sessions) = self.live_sessions(&uid) {
+            if let Some((sessions, true)) = self.live_sessions(&uid) {
                 self.oracle.online_status.live(self.now, &uid, &sessions);
             }
         }
@@ -98,7 +111,7 @@ impl World {
                 if dropped || bound.version_of_slot(uid.slot()).is_none() {
                     continue;
                 }
-                let Some(live) = self.live_sessions(&uid) else {
+                let Some((live, _)) = self.live_sessions(&uid) else {
                     return Some(format!("nobody knows whether {uid} is online"));
                 };
                 if let Some(untold) = self.oracle.online_status.untold(bound, &uid, &live) {
