@@ -61,8 +61,6 @@ impl Guest {
             return Err(Failed::Call(Failure::NotReady));
         };
         self.moment(wall_ms, seed_of(request.url.as_bytes(), wall_ms));
-        let plugin = Arc::clone(&self.prepared.plugin);
-        self.store.data_mut().publishing = Some(Publishing::about_nothing(plugin));
         let (found,) = self.run(&function, (routes::request(request),))?;
         routes::checked(found)
             .map(Answer::Response)
