@@ -4,7 +4,8 @@
 use penstock_core::codec::decode_message;
 use penstock_core::message::Record;
 use penstock_core::plugins::HOPS_MAX;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// What a plugin was told that it has published.
 #[derive(Debug, Default)]
@@ -39,12 +40,13 @@ impl Published {
         Ok(())
     }
 
-    /// Looks at the log of the answers.
+    /// Looks at the log of the answers. What is sent again later than this after it was stored may be stored anew (AP-2).
     ///
     /// # Errors
     /// The first answer that stands there twice, has gone too far, or is missing although its plugin was told that it is there.
-    pub fn check(&self, records: &[Record]) -> Result<(), String> {
-        let mut found = BTreeSet::new();
+    pub fn check(&self, records: &[Record], window: Duration) -> Result<(), String> {
+        let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+        let mut found = BTreeMap::new();
         for record in records {
             let Ok(message) = decode_message(record.body.clone()) else {
                 return Err(format!("record {} is no message", record.seq.0));
@@ -54,14 +56,15 @@ impl Published {
                 return Err(format!("the answer at {} has {hops} hops", record.seq.0));
             }
             let name = String::from_utf8_lossy(&message.draft.payload).into_owned();
-            if let Some(twice) = found.replace(name) {
+            let before = found.insert(name.clone(), record.stamp_ms);
+            if before.is_some_and(|before| record.stamp_ms < before.saturating_add(window_ms)) {
                 return Err(format!(
-                    "`{twice}` stands there twice, the second time at {}",
+                    "`{name}` stands there twice, the second time at {}",
                     record.seq.0
                 ));
             }
         }
-        match self.told.difference(&found).next() {
+        match self.told.iter().find(|name| !found.contains_key(*name)) {
             None => Ok(()),
             Some(missing) => Err(format!(
                 "`{missing}` is not there, and its plugin was told that it is"
@@ -77,6 +80,8 @@ mod tests {
     use penstock_core::codec::encode_message;
     use penstock_core::types::{LeaderEpoch, MessageId, Seq};
 
+    const WINDOW: Duration = Duration::from_secs(60);
+
     fn record(seq: u64, hops: u8, name: &str) -> Record {
         let mut message = decode_message(Bytes::new()).expect("an empty one");
         message.draft.hops = hops;
@@ -84,7 +89,7 @@ mod tests {
         Record {
             seq: Seq(seq),
             leader_epoch: LeaderEpoch(1),
-            stamp_ms: 1,
+            stamp_ms: seq,
             id: MessageId(1),
             key: None,
             body: encode_message(&message),
@@ -96,15 +101,22 @@ mod tests {
     fn answers_stand_once_within_their_hops_and_none_is_missing() {
         let mut published = Published::default();
         let good = [record(1, 1, "a"), record(2, 3, "b")];
-        assert_eq!(published.check(&good), Ok(()));
+        assert_eq!(published.check(&good, WINDOW), Ok(()));
         published.told("a".to_owned());
-        assert_eq!(published.check(&good), Ok(()));
+        assert_eq!(published.check(&good, WINDOW), Ok(()));
         published.told("c".to_owned());
-        assert!(published.check(&good).unwrap_err().contains("`c` is not there"));
+        assert!(
+            published
+                .check(&good, WINDOW)
+                .unwrap_err()
+                .contains("`c` is not there")
+        );
         let twice = [record(1, 1, "a"), record(2, 1, "a")];
-        assert!(published.check(&twice).unwrap_err().contains("twice"));
+        assert!(published.check(&twice, WINDOW).unwrap_err().contains("twice"));
+        let late = [record(1, 1, "a"), record(60_001, 1, "a")];
+        assert!(!published.check(&late, WINDOW).unwrap_err().contains("twice"));
         for hops in [0, HOPS_MAX + 1] {
-            assert!(published.check(&[record(1, hops, "a")]).is_err());
+            assert!(published.check(&[record(1, hops, "a")], WINDOW).is_err());
         }
         assert!(Published::handed(3).is_ok() && Published::handed(4).is_err());
     }

@@ -161,7 +161,8 @@ impl World {
             && (self.behind().is_some()
                 || self.miscounted().is_some()
                 || self.unanswered().is_some()
-                || self.untold().is_some())
+                || self.untold().is_some()
+                || self.plugins_astray().is_some())
     }
 
     fn did_not_converge(&mut self) {

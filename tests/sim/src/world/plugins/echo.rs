@@ -85,7 +85,11 @@ impl World {
             return;
         };
         let records = census::records_of(&self.nodes, incarnation, meta);
-        if let Err(detail) = self.oracle.published.check(&records) {
+        if let Err(detail) = self
+            .oracle
+            .published
+            .check(&records, self.settings.limits.dedupe_window)
+        {
             self.oracle.violate("S17", format!("{room}: {detail}"));
         }
     }
