@@ -75,8 +75,7 @@ pub enum NoTicket {
 #[derive(Debug)]
 pub struct Publishing {
     plugin: Arc<str>,
-    /// None when nothing causes the sends: each is a new one.
-    source: Option<Source>,
+    source: Source,
     causes: Vec<Cause>,
     sends: usize,
     faults: Faults,
@@ -111,22 +110,10 @@ impl Publishing {
             .map(|message| Cause::new(message.seq, message.draft.hops));
         Publishing {
             plugin,
-            source: Some(source),
+            source,
             causes: causes.collect(),
             sends: 0,
             faults,
-        }
-    }
-
-    /// A call about no message: each send is a new one.
-    #[must_use]
-    pub fn about_nothing(plugin: Arc<str>) -> Publishing {
-        Publishing {
-            plugin,
-            source: None,
-            causes: vec![Cause::new(Seq(0), 0)],
-            sends: 0,
-            faults: Faults::default(),
         }
     }
 
@@ -136,7 +123,7 @@ impl Publishing {
     /// # Errors
     /// When there is no such message, or it was too much.
     pub fn begin(&mut self, cause: u32, content: &Content<'_>) -> Result<Ticket, NoTicket> {
-        let at = if self.source.is_some() { cause as usize } else { 0 };
+        let at = cause as usize;
         let cause = self.causes.get_mut(at).ok_or(NoTicket::NoCause)?;
         let digest = digest(content);
         let again = cause.failed.iter().position(|(_, failed)| *failed == digest);
@@ -159,10 +146,9 @@ impl Publishing {
         } else {
             cause.seq.0
         };
-        let source = self.source.as_ref();
-        let number = source.map(|source| number(&self.plugin, source, position, ordinal));
+        let number = number(&self.plugin, &self.source, position, ordinal);
         Ok(Ticket {
-            client_msg_no: Arc::from(number.unwrap_or_default()),
+            client_msg_no: Arc::from(number),
             hops,
             cause: at,
             ordinal,
@@ -316,8 +302,5 @@ mod tests {
         assert_eq!((hops(0), hops(1), hops(2)), (Ok(1), Ok(3), Ok(u8::MAX)));
         let sent = (0..SENDS_MAX).filter(|_| hops(0).is_ok()).count();
         assert_eq!(sent, SENDS_MAX - 3);
-        let mut nothing = Publishing::about_nothing(Arc::from("p"));
-        let ticket = nothing.begin(7, &content("a")).expect("a ticket");
-        assert_eq!((&*ticket.client_msg_no, ticket.hops), ("", 1));
     }
 }
