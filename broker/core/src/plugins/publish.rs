@@ -49,7 +49,7 @@ pub struct Content<'a> {
 /// A send that is under way.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Its idempotency number; empty without a cause.
+    /// Its idempotency number.
     pub client_msg_no: Arc<str>,
     /// Times that the message went through a plugin, this one included.
     pub hops: u8,
