@@ -59,6 +59,43 @@ mod tests {
         assert!(!refused(&format!("[plugins]\nsecrets = \"{SECRET}\"\n")).contains(SECRET));
     }
 
+    /// Whatever is wrong with a line that holds a secret.
+    #[test]
+    fn a_syntax_error_is_told_by_its_place_alone() {
+        for (wrong, place) in [
+            (format!("github = {SECRET}"), "line 2, column 10"),
+            (format!("github = \"{SECRET}"), "line 2, column "),
+            (format!("github = '{SECRET}"), "line 2, column "),
+            (format!("github = \"\"\"{SECRET}"), "line "),
+            (format!("github = \"{SECRET}\" # \u{1}"), "line 2, column "),
+            (format!("github = \"{SECRET}\\q\""), "line 2, column "),
+            (format!("github = \"{SECRET}\" \"{SECRET}\""), "line 2, column "),
+            (format!("github \"{SECRET}\""), "line 2, column "),
+            (format!("github: \"{SECRET}\""), "line 2, column "),
+            (SECRET.to_owned(), "line 2, column "),
+            (format!("= \"{SECRET}\""), "line 2, column "),
+            (format!("\u{e9} = \"{SECRET}\""), "line 2, column "),
+            (
+                format!("github = \"{SECRET}\"\ngithub = \"{SECRET}\""),
+                "line 3, column 1",
+            ),
+            (format!("github = {{ a = \"{SECRET}\""), "line 2, column "),
+            (format!("github = [\"{SECRET}\""), "line "),
+        ] {
+            let said = refused(&format!("[plugins.secrets]\n{wrong}\n"));
+            assert!(said.contains("not valid TOML"), "{said}");
+            assert!(said.contains(place) && !said.contains(SECRET), "{place}: {said}");
+        }
+        // Behind a key on the command line too.
+        let overrides = [format!("plugins.secrets.github:{SECRET}")];
+        let error = Settings::parse("", &overrides).expect_err("refused");
+        let said = format!("{error} {error:?}");
+        assert!(
+            said.contains("plugins.secrets.github…") && !said.contains(SECRET),
+            "{said}"
+        );
+    }
+
     #[test]
     fn a_file_of_values_is_its_owners() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -71,7 +108,8 @@ mod tests {
         mode(0o600);
         let settings = Settings::parse(&text, &[]).expect("valid");
         assert_eq!(settings.plugin_secrets.len(), 1);
-        fs::write(&path, format!("github = {SECRET}")).expect("written");
-        assert!(!refused(&text).contains(SECRET));
+        fs::write(&path, format!("\ngithub = {SECRET}")).expect("written");
+        let said = refused(&text);
+        assert!(said.contains("line 2") && !said.contains(SECRET), "{said}");
     }
 }

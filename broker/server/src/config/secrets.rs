@@ -1,6 +1,6 @@
 //! Tables of secrets by name, in the configuration and in a file of their own. No secret is ever part of an error.
 
-use super::values::{Error, Values};
+use super::values::{Error, Values, table};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -28,10 +28,10 @@ pub(super) fn read<Secret>(values: &Values, kind: &Kind<Secret>) -> Result<BTree
     let path = values.text(kind.file)?;
     if !path.is_empty() {
         let text = private(path).map_err(|why| failed(kind.file, path, why))?;
-        // What the parser says would show the line.
-        let table: toml::Table = text
-            .parse()
-            .map_err(|_| failed(kind.file, path, format!("not TOML of the form {}", kind.form)))?;
+        let table = table(&text).map_err(|why| {
+            let why = format!("not TOML of the form {}: {why}", kind.form);
+            failed(kind.file, path, why)
+        })?;
         add(kind, kind.file, &Value::Table(table), &mut secrets)?;
     }
     Ok(secrets)

@@ -13,9 +13,11 @@ use toml::Value;
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not TOML.
-    #[error("the configuration is not valid TOML: {0}")]
-    Syntax(#[from] toml::de::Error),
+    /// Not TOML: where, and why. The line itself is not shown, nor kept: it may hold a secret.
+    #[error(
+        "the configuration is not valid TOML: {0}; the line is not shown here, because it may hold a secret"
+    )]
+    Syntax(String),
     /// A key that does not exist.
     #[error("unknown key `{found}`; did you mean `{nearest}`? `penstock config default` lists all keys")]
     UnknownKey {
@@ -35,7 +37,7 @@ pub enum Error {
         /// The section of the nearest known key.
         nearest: &'static str,
     },
-    /// An override without a value.
+    /// An override without a value: what of it may be a key.
     #[error("`--set {0}` is not of the form section.key=value")]
     Override(String),
     /// A log filter with a word that is neither a level nor a part.
@@ -102,7 +104,7 @@ impl Values {
         for info in KEYS {
             values.insert(info.name, literal(info.default).unwrap_or(Value::Boolean(false)));
         }
-        let file: toml::Table = text.parse()?;
+        let file = table(text).map_err(Error::Syntax)?;
         for (section, content) in file {
             let Value::Table(content) = content else {
                 return Err(Error::NoSection(section));
@@ -115,7 +117,7 @@ impl Values {
             }
         }
         for one in overrides {
-            let (key, text) = one.split_once('=').ok_or_else(|| Error::Override(one.clone()))?;
+            let (key, text) = one.split_once('=').ok_or_else(|| no_override(one))?;
             // A text without quotes is meant as a text: shells eat them.
             let value = literal(text).unwrap_or_else(|| Value::String(text.to_owned()));
             set(&mut values, key.trim(), value)?;
@@ -248,6 +250,30 @@ impl Values {
         }
         Ok(Some(digest))
     }
+}
+
+/// A text as TOML; or where it is none and why, without any part of it.
+pub(super) fn table(text: &str) -> Result<toml::Table, String> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let span = error.span();
+        let Some(before) = span.and_then(|span| text.get(..span.start)) else {
+            return error.message().to_owned();
+        };
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|&letter| letter != '\n').count() + 1;
+        format!("line {line}, column {column}: {}", error.message())
+    })
+}
+
+/// What stands behind the key may be meant as a value, and a secret.
+fn no_override(text: &str) -> Error {
+    let is_of_key = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    let key: String = text.chars().take_while(|&letter| is_of_key(letter)).collect();
+    Error::Override(if key.len() < text.len() {
+        format!("{key}…")
+    } else {
+        key
+    })
 }
 
 fn literal(text: &str) -> Option<Value> {

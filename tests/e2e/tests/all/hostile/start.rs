@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use penstock_e2e::{PATIENCE, binary};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -91,6 +92,38 @@ fn s5_a_node_with_half_a_configuration_does_not_start_and_names_the_key() -> Res
     );
     let said = refusal(None, &["--config", "/nowhere/penstock.toml"])?;
     assert!(said.contains("/nowhere/penstock.toml"), "{said}");
+    Ok(())
+}
+
+/// A line that is no TOML may hold a secret: only its place is told, in the configuration and in a file of secrets.
+#[test]
+fn s24_a_secret_in_a_line_that_is_none_is_not_repeated() -> Result<()> {
+    const CANARY: &str = "CanaryMarch8";
+    for wrong in [
+        format!("github = {CANARY}"),
+        format!("github = \"{CANARY}"),
+        format!("github \"{CANARY}\""),
+    ] {
+        for section in ["plugins", "webhooks"] {
+            let text = format!("[node]\nid = 1\n[{section}.secrets]\n{wrong}\n");
+            let said = refusal(Some(text.as_bytes()), &[])?;
+            assert!(
+                said.contains("not valid TOML: line 4, column ") && !said.contains(CANARY),
+                "{said}"
+            );
+            let folder = tempfile::tempdir()?;
+            let path = folder.path().join("secrets.toml");
+            fs::write(&path, format!("{wrong}\n"))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            let file = format!("{section}.secrets_file={}", path.display());
+            let said = refusal(None, &["--set", &file])?;
+            assert!(
+                said.contains("secrets.toml: not TOML") && said.contains("line 1, column "),
+                "{said}"
+            );
+            assert!(!said.contains(CANARY), "{said}");
+        }
+    }
     Ok(())
 }
 
