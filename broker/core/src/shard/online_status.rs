@@ -66,6 +66,10 @@ impl Shard {
             });
             let mut outputs = Vec::new();
             if let Some(host) = self.groups.get_mut(&group) {
+                // Those who come in place of all others hear of the sessions that are open, as the first ones did.
+                if host.online_status.makes_way(&readers) {
+                    host.presence.watch(false, &mut outputs);
+                }
                 host.presence.watch(!readers.all.is_empty(), &mut outputs);
             }
             self.presence_outputs(turn, group, outputs);
@@ -191,6 +195,9 @@ impl Shard {
         let outcome = match webhooks::failure_of(returned, told.asked) {
             None => Outcome::Done,
             Some(cursors::Failure::Retry { after, .. }) => Outcome::Failed { after },
+            Some(cursors::Failure::Busy { after }) => Outcome::Later {
+                after: after.unwrap_or(self.config.limits.webhook_pause_first),
+            },
             Some(cursors::Failure::Poison) => Outcome::Poison,
             Some(cursors::Failure::Later { after }) => Outcome::Later { after },
             Some(cursors::Failure::Untried) => Outcome::Untried,

@@ -41,8 +41,9 @@ pub(super) fn note(
     let mut queue = Queue::read(slot, rows)?;
     queue.follow(note)?;
     let mut events = Vec::new();
+    let audience = queue.head.audience;
     for change in &note.changes {
-        events.extend(changed(slot, change, rows)?);
+        events.extend(changed((slot, audience), change, rows)?);
     }
     queue.append(context.wall_ms, events, rows)?;
     queue.drop_oldest(rows);
@@ -83,9 +84,9 @@ fn slot_of(number: u32) -> Result<SlotId, Refused> {
     u16::try_from(number).map(SlotId).map_err(|_| MALFORMED)
 }
 
-/// The event that a change makes; none when the user's row says so already.
+/// The event that a change makes for an audience; none when the user's row says so already. What another audience was told of is forgotten.
 fn changed(
-    slot: SlotId,
+    (slot, audience): (SlotId, u64),
     change: &v1::SessionChange,
     rows: &mut Overlay<'_>,
 ) -> Result<Option<v1::OnlineEvent>, Refused> {
@@ -96,13 +97,23 @@ fn changed(
     }
     let key = keys::online_user(&uid);
     let mut user: v1::OnlineUser = read(rows, &key)?.unwrap_or_default();
+    let is_stale = user.audience != audience;
+    if is_stale {
+        user.sessions.clear();
+        user.audience = audience;
+    }
     let known = user.sessions.iter().position(|known| known == session);
     match (known, change.online) {
         (None, true) if user.sessions.len() < SESSIONS_MAX => user.sessions.push(*session),
         (Some(at), false) => {
             user.sessions.remove(at);
         }
-        _ => return Ok(None),
+        _ => {
+            if is_stale {
+                rows.delete(key);
+            }
+            return Ok(None);
+        }
     }
     if user.sessions.is_empty() {
         rows.delete(key);
@@ -152,7 +163,8 @@ impl Queue {
         size.map_or(0, |size| u64::from(*size))
     }
 
-    /// Takes the readers of a registry that is not older than the one before. A new one begins behind what is there.
+    /// Takes the readers of a registry that is not older than the one before. A new one begins behind what is there; when none of them
+    /// was one before, they are another audience.
     fn follow(&mut self, note: &v1::NoteSessions) -> Result<(), Refused> {
         if note.registry < self.head.registry {
             return Ok(());
@@ -176,6 +188,14 @@ impl Queue {
             if known.is_none() {
                 self.head.sealed = self.head.last;
             }
+        }
+        let was_one = |reader: &v1::OnlineReader| {
+            let key = (&reader.binding, reader.binding_incarnation);
+            let mut before = self.head.readers.iter();
+            before.any(|before| (&before.binding, before.binding_incarnation) == key)
+        };
+        if !readers.is_empty() && !readers.iter().any(was_one) {
+            self.head.audience += 1;
         }
         self.head.registry = note.registry;
         self.head.readers = readers;

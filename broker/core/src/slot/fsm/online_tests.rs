@@ -183,3 +183,33 @@ fn users_of_other_slots_and_too_many_changes_are_refused() {
     let foreign = store.try_apply(&far, &command).unwrap().reply;
     assert_eq!(foreign, Reply::Rejected(Rejection::WrongSlot));
 }
+
+#[test]
+fn another_audience_was_told_of_nothing() {
+    let mut store = Store::default();
+    let all = [change(1, 0, true), change(2, 0, true)];
+    note(&mut store, &[("crm", 3), ("push", 3)], &all);
+    // One of them stays: nobody is told of it again.
+    note(&mut store, &[("crm", 3), ("late", 9)], &all);
+    assert_eq!((queue(&store).audience, queue(&store).last), (1, 1));
+    // None stays: what the others were told of is news.
+    note(&mut store, &[("erp", 10)], &all[..1]);
+    assert_eq!(queue(&store).audience, 2);
+    assert_eq!(batch(&store, 2), Some(vec![(0, true, 1, 1, 1)]));
+    note(&mut store, &[("erp", 10)], &all);
+    assert_eq!(
+        batch(&store, 2).map(|batch| batch.len()),
+        Some(1),
+        "the second gathers"
+    );
+    assert_eq!(batch(&store, 3), Some(vec![(0, true, 2, 2, 2)]));
+    // Nor is anybody told of an end of what was not told; its row goes.
+    note(&mut store, &[("crm", 11)], &[change(1, 0, false)]);
+    assert_eq!((queue(&store).audience, store.count(Table::OnlineUser)), (3, 0));
+    assert_eq!(queue(&store).last, 3);
+    // Without anybody it is the same audience until somebody comes.
+    note(&mut store, &[], &[]);
+    assert_eq!(queue(&store).audience, 3);
+    note(&mut store, &[("crm", 11)], &[]);
+    assert_eq!(queue(&store).audience, 4);
+}

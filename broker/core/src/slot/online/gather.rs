@@ -1,8 +1,8 @@
 //! From changes to batches: what is news is proposed, and what was told and is over is found.
 
 use super::{
-    BATCH_BYTES_MAX, CHANGES_MAX, EVENTS_OF_BATCH, OnlineStatus, Output, Purpose, ReaderKey, SessionChange,
-    Slot, Sweep, key_of, read,
+    BATCH_BYTES_MAX, CHANGES_MAX, EVENTS_OF_BATCH, OnlineStatus, Output, Purpose, Reader, ReaderKey,
+    SessionChange, Slot, Sweep, key_of, read,
 };
 use crate::replicated::Reply;
 use crate::rows::{Miss, Page, ReadRequest, Rows, Table};
@@ -37,14 +37,15 @@ impl OnlineStatus {
     pub(super) fn news(
         &self,
         now: Now,
-        slot: &Slot,
+        (slot, head): (&Slot, Option<&OnlineQueue>),
         rows: &dyn Rows,
     ) -> Result<Option<(Vec<SessionChange>, usize)>, Miss> {
         let is_due = slot.gathered_at.is_some_and(|at| at <= now.monotonic);
         if !is_due || slot.proposing.is_some() {
             return Ok(None);
         }
-        let mut users: BTreeMap<&Uid, Vec<OnlineSession>> = BTreeMap::new();
+        let audience = self.audience(head);
+        let mut users: BTreeMap<&Uid, Told> = BTreeMap::new();
         let mut missing = Vec::new();
         let mut bytes = 0;
         let fits = |change: &&SessionChange| {
@@ -64,7 +65,7 @@ impl OnlineStatus {
             }
             match read::<OnlineUser>(rows, &keys::online_user(&change.uid)) {
                 Ok(user) => {
-                    users.insert(&change.uid, user.unwrap_or_default().sessions);
+                    users.insert(&change.uid, Told::of(user.unwrap_or_default(), audience));
                 }
                 Err(Miss(keys)) => missing.extend(keys),
             }
@@ -74,20 +75,8 @@ impl OnlineStatus {
             missing.dedup();
             return Err(Miss(missing));
         }
-        let is_news = |change: &&SessionChange| {
-            let Some(sessions) = users.get_mut(&change.uid) else {
-                return false;
-            };
-            let known = sessions.iter().position(|known| *known == change.session);
-            match (known, change.online) {
-                (None, true) => sessions.push(change.session),
-                (Some(at), false) => {
-                    sessions.remove(at);
-                }
-                _ => return false,
-            }
-            true
-        };
+        let is_news =
+            |change: &&SessionChange| users.get_mut(&change.uid).is_some_and(|told| told.takes(change));
         let count = due.len();
         let news = due.into_iter().filter(is_news).cloned().collect();
         Ok(Some((news, count)))
@@ -121,6 +110,21 @@ impl OnlineStatus {
         self.proposals.insert(token, Purpose::Note(id));
         let command = command::note_sessions(now.wall_ms, id, readers, &news);
         out.push(Output::Propose { token, command });
+    }
+
+    /// The audience once the rows have the readers of this registry.
+    fn audience(&self, head: Option<&OnlineQueue>) -> u64 {
+        let stored = head.map_or(0, |head| head.audience);
+        let before = head.map(|head| &head.readers[..]).unwrap_or_default();
+        let stays = |reader: &Reader| {
+            let mut before = before.iter();
+            before.any(|before| {
+                (before.binding.as_str(), before.binding_incarnation)
+                    == (&*reader.binding, reader.incarnation)
+            })
+        };
+        let others = !self.readers.all.is_empty() && !self.readers.all.iter().any(stays);
+        stored + u64::from(others && self.readers_differ(head))
     }
 
     /// Whether the rows have other readers than this or a newer revision of the registry.
@@ -248,6 +252,43 @@ impl OnlineStatus {
     }
 }
 
+/// What an audience was told of a user.
+#[derive(Default)]
+struct Told {
+    sessions: Vec<OnlineSession>,
+    /// The row is of another audience, and goes or becomes one of this audience.
+    is_stale: bool,
+}
+
+impl Told {
+    fn of(user: OnlineUser, audience: u64) -> Told {
+        if user.audience == audience {
+            return Told {
+                sessions: user.sessions,
+                is_stale: false,
+            };
+        }
+        Told {
+            sessions: Vec::new(),
+            is_stale: !user.sessions.is_empty(),
+        }
+    }
+
+    /// Whether a change is news, which it is not any more then.
+    fn takes(&mut self, change: &SessionChange) -> bool {
+        let was_stale = std::mem::take(&mut self.is_stale);
+        let known = self.sessions.iter().position(|known| *known == change.session);
+        match (known, change.online) {
+            (None, true) => self.sessions.push(change.session),
+            (Some(at), false) => {
+                self.sessions.remove(at);
+            }
+            _ => return was_stale,
+        }
+        true
+    }
+}
+
 impl Slot {
     /// Takes a change. Where there are too many, the oldest that is not under way is dropped; if it was an end, what was told is
     /// compared again.
@@ -264,6 +305,15 @@ impl Slot {
         self.changes.push_back(change);
         // A pause after a failure is not cut short.
         self.gathered_at.get_or_insert_with(|| now.after(GATHERED_FOR));
+    }
+
+    /// Forgets what is gathered, but for what is proposed already.
+    pub(super) fn forget_gathered(&mut self) {
+        let under_way = self.proposing.map_or(0, |(_, count)| count);
+        self.changes.truncate(under_way);
+        if self.changes.is_empty() {
+            self.gathered_at = None;
+        }
     }
 
     /// So many changes are done.

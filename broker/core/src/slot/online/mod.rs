@@ -8,6 +8,8 @@
 //! - A reader's position moves when its delivery has ended, and one batch is under way for it at a time: at least once, in order.
 //! - A session that is told as online and is over is told as ended, also when it ended while nobody led the slot: a new leader
 //!   compares the rows with the sessions it knows, once all nodes have announced theirs.
+//! - Bindings of whom none was told before are another audience: what the one before was told of is no news that they missed, so they
+//!   hear of every session that is open.
 //! - While no binding wants to be told, nothing is gathered, read or written, except that the rows of the last one are removed.
 //!
 //! # States
@@ -164,6 +166,19 @@ impl OnlineStatus {
         Ok(())
     }
 
+    /// Whether somebody is told, and will not be told any more when these are in their place: who is told then has heard of none of the
+    /// sessions that are open.
+    #[must_use]
+    pub fn makes_way(&self, readers: &Readers) -> bool {
+        let stays = |reader: &Reader| {
+            self.readers
+                .all
+                .iter()
+                .any(|before| key_of(before) == key_of(reader))
+        };
+        !self.readers.all.is_empty() && !readers.all.iter().any(stays)
+    }
+
     /// When [`Input::Work`] is wanted at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
@@ -196,7 +211,11 @@ impl OnlineStatus {
         }
         match (before.all.is_empty(), self.readers.all.is_empty()) {
             (true, true) => {}
-            (true, false) => self.begin(now),
+            (true, false) => {
+                // What was noted was on its way out: that is no end of a session that somebody is to be told of.
+                self.slots.values_mut().for_each(Slot::forget_gathered);
+                self.begin(now);
+            }
             // Nobody is told any more: what is noted goes.
             (false, true) => {
                 for slot in self.slots.values_mut() {
@@ -244,7 +263,7 @@ impl OnlineStatus {
 
     fn look(&self, now: Now, (id, slot): (SlotId, &Slot), rows: &dyn Rows) -> Result<View, Miss> {
         let head: Option<OnlineQueue> = read(rows, &keys::online_queue(id))?;
-        let news = self.news(now, slot, rows)?;
+        let news = self.news(now, (slot, head.as_ref()), rows)?;
         let batches = self.next_batches(now, (id, slot), head.as_ref(), rows)?;
         Ok(View { head, news, batches })
     }

@@ -54,9 +54,15 @@ fn change(connection: u64, online: bool) -> Input {
 }
 
 fn readers(revision: u64, wanted: bool) -> Input {
-    let reader = Reader {
-        binding: Arc::from("crm"),
-        incarnation: 3,
+    let one: &[(&str, u64)] = &[("crm", 3)];
+    told(revision, if wanted { one } else { &[] })
+}
+
+/// These bindings are told.
+fn told(revision: u64, bindings: &[(&str, u64)]) -> Input {
+    let reader = |(binding, incarnation): &(&str, u64)| Reader {
+        binding: Arc::from(*binding),
+        incarnation: *incarnation,
         uids: BTreeSet::new(),
         enabled: true,
         patience: Patience {
@@ -68,7 +74,7 @@ fn readers(revision: u64, wanted: bool) -> Input {
     };
     Input::Readers(Readers {
         revision,
-        all: if wanted { vec![reader] } else { Vec::new() },
+        all: bindings.iter().map(reader).collect(),
     })
 }
 
@@ -107,6 +113,27 @@ impl World {
                 inputs.extend(self.answer(output));
             }
         }
+    }
+
+    /// Takes these inputs before anything that follows from them is done.
+    fn run_at_once(&mut self, inputs: Vec<Input>) {
+        let mut out = Vec::new();
+        for input in inputs {
+            let done = self.machine.handle(self.now, input, &self.store, &mut out);
+            done.expect("no row is far");
+        }
+        for output in out {
+            if let Some(input) = self.answer(output) {
+                self.run(input);
+            }
+        }
+    }
+
+    /// Statuses that are under way, without the number of the session.
+    fn statuses(&self) -> Vec<String> {
+        let all = self.delivered.iter().flat_map(|delivery| &delivery.statuses);
+        let of = |status: &String| status.replace(&format!("-{}-", number_of(&session(1))), "-s-");
+        all.map(of).collect()
     }
 
     fn answer(&mut self, output: Output) -> Option<Input> {
@@ -283,6 +310,73 @@ fn nothing_is_written_while_nobody_is_told_and_nothing_is_left_afterwards() {
     world.wait(1_000);
     assert_eq!(world.store.0.len(), 1, "numbers of batches are never given twice");
     assert!(world.machine.slots.is_empty());
+}
+
+/// Whoever is the first to be told hears of the sessions that are open, also when others were told until just now.
+#[test]
+fn who_comes_in_place_of_the_last_one_hears_of_the_sessions_that_are_open() {
+    for (between, told_at_once) in [(true, true), (true, false), (false, true)] {
+        let mut world = World::told();
+        world.run(change(1, true));
+        world.wait(200);
+        world.returned(Outcome::Done);
+        world.online = Some(vec![session(1)]);
+        // The authority tells of all sessions when somebody is to be told again.
+        let mut inputs = vec![told(7, &[("erp", 7)]), change(1, true)];
+        if between {
+            inputs.insert(0, told(6, &[]));
+        }
+        if told_at_once {
+            world.run_at_once(inputs);
+        } else {
+            inputs.into_iter().for_each(|input| world.run(input));
+        }
+        world.wait(1_000);
+        assert_eq!(world.statuses(), ["amy-0-1-s-1-1"], "{between} {told_at_once}");
+        world.returned(Outcome::Done);
+        world.run(change(1, false));
+        world.wait(200);
+        assert_eq!(world.statuses(), ["amy-0-0-s-0-0"]);
+        world.returned(Outcome::Done);
+        // A further one is no other audience.
+        world.run(change(1, true));
+        world.wait(200);
+        world.returned(Outcome::Done);
+        world.run(told(8, &[("erp", 7), ("late", 8)]));
+        world.run(change(1, true));
+        world.wait(1_000);
+        assert_eq!(world.statuses(), Vec::<String>::new());
+        // Nothing of another audience is left in the end.
+        world.run(told(9, &[]));
+        world.wait(2_000);
+        assert_eq!(world.store.0.len(), 1);
+    }
+}
+
+/// One that did not want to be told for a moment has missed nothing, and hears of no end that was none.
+#[test]
+fn who_changes_its_mind_hears_of_nothing_that_has_not_happened() {
+    let mut world = World::told();
+    world.run(change(1, true));
+    world.wait(200);
+    world.returned(Outcome::Done);
+    world.online = Some(vec![session(1)]);
+    // The rows are about to go, and the command is not made yet.
+    world.run_at_once(vec![readers(6, false), Input::Work]);
+    world.run_at_once(vec![readers(7, true), change(1, true)]);
+    world.wait(1_000);
+    let ended = world
+        .statuses()
+        .into_iter()
+        .filter(|status| status.contains("-0-0-"));
+    assert_eq!(ended.count(), 0, "{:?}", world.statuses());
+    assert!(world.store.0.keys().any(|key| matches!(
+        key,
+        Key::Slot {
+            table: Table::OnlineUser,
+            ..
+        }
+    )));
 }
 
 #[test]

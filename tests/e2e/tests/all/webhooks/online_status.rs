@@ -3,7 +3,7 @@
 use super::receiver::{Answer, Receiver, Seen};
 use super::{SECRET, broker, hook};
 use anyhow::{Context as _, Result, ensure};
-use penstock_e2e::{Node, Raw, put, until};
+use penstock_e2e::{Node, Raw, delete, put, until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -190,5 +190,36 @@ fn who_does_not_want_to_hear_of_it_does_not() -> Result<()> {
     listen(&node, &receiver, &["user.onlinestatus"])?;
     until("the open session", || Ok(taken(&receiver, "bob")?.len() == 1))?;
     assert_eq!(taken(&receiver, "amy")?, []);
+    Ok(())
+}
+
+#[test]
+fn who_is_bound_in_place_of_the_last_one_is_told_of_the_sessions_that_are_open() -> Result<()> {
+    let node = broker(&[SECRET])?;
+    let first = Receiver::start(&[SECRET], |_| Answer::Status(200))?;
+    listen(&node, &first, &["user.onlinestatus"])?;
+    let users: Vec<String> = (0..8).map(|number| format!("user{number}")).collect();
+    let sessions: Result<Vec<Raw>> = users
+        .iter()
+        .map(|uid| Raw::session(node.websocket(), uid, "phone"))
+        .collect();
+    let sessions = sessions?;
+    for uid in &users {
+        until("the first one is told", || Ok(taken(&first, uid)?.len() == 1))?;
+    }
+    for round in 0..3 {
+        let next = Receiver::start(&[SECRET], |_| Answer::Status(200))?;
+        ensure!(
+            delete(node.http(), "/v1/bindings/presence")?.status == 200,
+            "unbound"
+        );
+        listen(&node, &next, &["user.onlinestatus"])?;
+        for uid in &users {
+            until("the next one is told", || Ok(!taken(&next, uid)?.is_empty()))?;
+            let told: Vec<bool> = taken(&next, uid)?.iter().map(|status| status.online).collect();
+            assert_eq!(told, [true], "{uid} in round {round}");
+        }
+    }
+    drop(sessions);
     Ok(())
 }
