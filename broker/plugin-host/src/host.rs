@@ -13,6 +13,7 @@ use crate::refused::Refused;
 use crate::status::{Logs, Status};
 use crate::worker::{Crew, Workshop};
 use penstock_core::hooks::call::{Call, Returned, Version};
+use penstock_core::hooks::pipeline::Failure;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -249,6 +250,14 @@ impl Host {
         self.workshop.call_here(call)
     }
 
+    /// Who notes what is wrong with answers that the host itself cannot judge.
+    #[must_use]
+    pub fn judge(&self) -> Judge {
+        Judge {
+            workshop: Arc::clone(&self.workshop),
+        }
+    }
+
     /// What is counted of each version that is loaded.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -292,6 +301,32 @@ impl std::fmt::Debug for Host {
             .debug_struct("Host")
             .field("cache", &self.cache)
             .finish_non_exhaustive()
+    }
+}
+
+/// Notes what is wrong with answers that are whole, and of no use to whoever asked.
+#[derive(Clone)]
+pub struct Judge {
+    workshop: Arc<Workshop>,
+}
+
+impl Judge {
+    /// An answer of this version is counted as bad output, and its log says why. `at_ms` is the time as the guest has seen it.
+    pub fn bad_output(&self, version: &Version, at_ms: u64, why: &str) {
+        let loaded = self.workshop.prepared().into_iter();
+        for (_, prepared) in loaded.filter(|(loaded, _)| loaded == version) {
+            let line = format!("its answer is not one: {why}");
+            prepared.board.log("error", at_ms, line);
+            prepared.board.count(|status| {
+                *status.failures.entry(Failure::BadOutput).or_default() += 1;
+            });
+        }
+    }
+}
+
+impl std::fmt::Debug for Judge {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Judge").finish_non_exhaustive()
     }
 }
 

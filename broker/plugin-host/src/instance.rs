@@ -34,6 +34,8 @@ const HANDLES_MAX: usize = 1_024;
 const MEMORY_SHARE: usize = 2;
 /// So is one that grew beyond twice what it had after `init`, and by more than this, bytes: runtimes leak.
 const GROWTH_BYTES: usize = 4 << 20;
+/// What the engine says when a call carries more than it may: it has no type for that.
+const CROSSING_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted";
 /// Room for frames that an instance keeps for its next call, bytes.
 const FRAME_KEPT_BYTES: usize = 128 << 10;
 
@@ -301,10 +303,33 @@ impl Guest {
         function.call(&mut self.store, parameters).map_err(|error| {
             let failure = class(&self.store, &error);
             if failure != Failure::Timeout || !self.store.data().hold.is_shard() {
-                self.log("error", format!("{error:#}"));
+                self.log("error", self.explained(failure, &error));
             }
             Failed::Call(failure)
         })
+    }
+
+    /// A failed call in words, with what to do about it.
+    fn explained(&self, failure: Failure, error: &wasmtime::Error) -> String {
+        let limits = &self.prepared.limits;
+        let said = format!("{error:#}");
+        let what = match failure {
+            Failure::Timeout => format!(
+                "it took longer than {} ms: make it quicker, or raise `deadline_ms` of the binding",
+                self.store.data().within.as_millis()
+            ),
+            Failure::Memory => format!(
+                "it needs more memory than its limit of {} MiB: raise `limits.memory_mib` in plugin.toml",
+                limits.memory_bytes >> 20
+            ),
+            Failure::BadOutput if said.contains(CROSSING_EXHAUSTED) => format!(
+                "more than {} MiB would cross from it to the broker in one call: answer less, or in parts",
+                limits.crossing_bytes >> 20
+            ),
+            Failure::BadOutput => "its answer, or what it gave the broker, is not one".to_owned(),
+            _ => return said,
+        };
+        format!("{what}: {said}")
     }
 
     fn bad(&self, why: &str) -> Failed {

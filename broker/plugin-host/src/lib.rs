@@ -47,7 +47,7 @@ pub use channels::{Channels, NoChannels, PublishError, ReadError};
 pub use child::{inspect_child, rehearse};
 pub use component::{COMPONENT_BYTES_MAX, Hook, Inspected, SUPPORTED_API, inspect};
 pub use grants::check_grants;
-pub use host::{Host, HostConfig, LoadRequest, Services};
+pub use host::{Host, HostConfig, Judge, LoadRequest, Services};
 pub use keys::{COPY_AGE_MAX, KeyError, Keys, NoKeys};
 pub use limits::Limits;
 pub use manifest::{InstancePolicy, MANIFEST_SECTION, Manifest};

@@ -12,10 +12,14 @@ const HEADERS_MAX: usize = 32;
 const HEADERS_BYTES_MAX: usize = 8 << 10;
 /// Longest URL, bytes.
 const URL_BYTES_MAX: usize = 4 << 10;
+/// Largest body of a request of a webhook, bytes: the largest message in base64 fits, with a page of recipients.
+const RENDERED_BYTES_MAX: usize = 3 << 19;
 /// Largest body of a request whose answer the guest waits for, bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// Longest method, bytes.
 const METHOD_BYTES_MAX: usize = 16;
+/// So much of the name of a header is shown when it is wrong, bytes.
+const NAME_BYTES_SHOWN: usize = 64;
 /// Methods that carry a body.
 const METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 /// Headers that the transport sets.
@@ -39,20 +43,33 @@ const SIGNED_PREFIX: &str = "webhook-";
 /// The requests, if they are within bounds.
 pub(crate) fn checked(requests: Vec<GuestRequest>) -> Result<Vec<HttpRequest>, String> {
     if requests.len() > REQUESTS_MAX {
-        return Err(format!("{} requests; at most {REQUESTS_MAX}", requests.len()));
+        return Err(format!(
+            "{} requests for one batch; at most {REQUESTS_MAX}: put several messages into one body",
+            requests.len()
+        ));
     }
-    requests.into_iter().map(one).collect()
+    let numbered = requests.into_iter().enumerate();
+    numbered
+        .map(|(place, request)| one(request).map_err(|why| format!("request {}: {why}", place + 1)))
+        .collect()
 }
 
 fn one(request: GuestRequest) -> Result<HttpRequest, String> {
     if !METHODS.contains(&request.method.as_str()) {
-        let method = request.method.escape_default();
-        return Err(format!("method `{method}`: {}", METHODS.join(", ")));
+        let bytes = request.method.floor_char_boundary(METHOD_BYTES_MAX);
+        let method = request.method[..bytes].escape_default();
+        return Err(format!("method `{method}`: use one of {}", METHODS.join(", ")));
     }
     if request.url.len() > URL_BYTES_MAX {
         return Err(format!(
-            "a URL of {} bytes; at most {URL_BYTES_MAX}",
+            "a URL of {} bytes; at most {URL_BYTES_MAX}: put what is long into the body",
             request.url.len()
+        ));
+    }
+    if request.body.len() > RENDERED_BYTES_MAX {
+        return Err(format!(
+            "a body of {} bytes; at most {RENDERED_BYTES_MAX}: cut the batch into several requests",
+            request.body.len()
         ));
     }
     let headers = headers(request.headers, |name| {
@@ -107,18 +124,21 @@ pub(crate) fn headers(
     let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     if headers.len() > HEADERS_MAX || bytes > HEADERS_BYTES_MAX {
         return Err(format!(
-            "{} headers of {bytes} bytes; at most {HEADERS_MAX} of {HEADERS_BYTES_MAX}",
+            "{} headers of {bytes} bytes; at most {HEADERS_MAX} of {HEADERS_BYTES_MAX}: put what is long into the body",
             headers.len()
         ));
     }
     for (name, value) in &headers {
+        let shown = name[..name.floor_char_boundary(NAME_BYTES_SHOWN)].escape_default();
         if is_own(name) {
-            return Err(format!("header `{name}`: the broker sets it"));
+            return Err(format!("header `{shown}`: the broker sets it, leave it out"));
         }
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let text = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
         if name.is_empty() || !name.bytes().all(token) || !value.bytes().all(text) {
-            return Err(format!("header `{}`: not one", name.escape_default()));
+            return Err(format!(
+                "header `{shown}`: not one: a name has letters, digits and hyphens, a value is printable ASCII on one line"
+            ));
         }
     }
     Ok(headers)
@@ -148,20 +168,61 @@ mod tests {
             passed[0].headers,
             [("content-type".to_owned(), "application/json".to_owned())]
         );
-        for wrong in [
-            request("GET", &[]),
-            request("POST", &[("Host", "b")]),
-            request("POST", &[("Webhook-Signature", "v1,x")]),
-            request("POST", &[("a b", "x")]),
-            request("POST", &[("", "x")]),
-            request("POST", &[("x", "a\r\nhost: b")]),
-            request("POST", &[("x", &"y".repeat(HEADERS_BYTES_MAX))]),
-            request("POST", &[("x", "y"); HEADERS_MAX + 1]),
+        let url = GuestRequest {
+            url: format!("https://a/{}", "x".repeat(1 << 20)),
+            ..request("POST", &[])
+        };
+        let body = GuestRequest {
+            body: vec![0; RENDERED_BYTES_MAX + 1],
+            ..request("POST", &[])
+        };
+        for (wrong, said) in [
+            (request("GET", &[]), "method `GET`: use one of POST"),
+            (
+                request("POST / HTTP/1.1\r\nhost: b", &[]),
+                "method `POST / HTTP/1.1\\r`",
+            ),
+            (url, "a URL of 1048586 bytes; at most 4096"),
+            (body, "a body of 1572865 bytes; at most 1572864"),
+            (
+                request("POST", &[("Host", "b")]),
+                "`host`: the broker sets it, leave it out",
+            ),
+            (
+                request("POST", &[("Webhook-Signature", "v1,x")]),
+                "`webhook-signature`: the broker sets it",
+            ),
+            (
+                request("POST", &[("WEBHOOK-ID", "x")]),
+                "`webhook-id`: the broker sets it",
+            ),
+            (
+                request("POST", &[("Content-Length", "1")]),
+                "`content-length`: the broker sets it",
+            ),
+            (request("POST", &[("a b", "x")]), "header `a b`: not one"),
+            (request("POST", &[("", "x")]), "header ``: not one"),
+            (
+                request("POST", &[("x\r\nhost", "b")]),
+                "header `x\\r\\nhost`: not one",
+            ),
+            (
+                request("POST", &[("x", "a\r\nhost: b")]),
+                "printable ASCII on one line",
+            ),
+            (
+                request("POST", &[("x", &"y".repeat(HEADERS_BYTES_MAX))]),
+                "1 headers of 8193 bytes",
+            ),
+            (request("POST", &[("x", "y"); HEADERS_MAX + 1]), "33 headers of"),
         ] {
-            assert!(checked(vec![wrong]).is_err());
+            let why = checked(vec![request("POST", &[]), wrong]).expect_err("refused");
+            assert!(why.starts_with("request 2: ") && why.contains(said), "{why}");
+            assert!(why.len() < 300, "{} bytes", why.len());
         }
         let many = (0..=REQUESTS_MAX).map(|_| request("POST", &[])).collect();
-        assert!(checked(many).is_err());
+        let why = checked(many).expect_err("refused");
+        assert!(why.contains("17 requests for one batch; at most 16"), "{why}");
     }
 
     #[test]

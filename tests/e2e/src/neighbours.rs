@@ -1,5 +1,5 @@
-//! What the plugin of some channels does to the others: honest clients write to each other while a filter, which is not bound
-//! to what they write, does the worst that it can.
+//! What the plugin of some channels does to the others: honest clients write to each other while a filter or a webhook, which is not
+//! bound to what they write, does the worst that it can.
 
 use crate::honest::Honest;
 use crate::{Node, Raw, Say, bind, component, deploy};
@@ -9,16 +9,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What the filter does to each of its messages.
-const DEEDS: [(&str, &str); 6] = [
-    ("nothing", "fine"),
-    ("a trap", "trap"),
-    ("memory without end", "grow"),
-    ("a loop without end", "loop"),
-    ("a flood of lines", "flood"),
-    ("a frame that claims more than there is", "badframe-huge"),
+/// A plugin that does what a message says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plugin {
+    Filter,
+    Webhook,
+}
+
+/// What a plugin does to each of its messages.
+const DEEDS: [(&str, Plugin, &str); 10] = [
+    ("nothing", Plugin::Filter, "fine"),
+    ("a trap", Plugin::Filter, "trap"),
+    ("memory without end", Plugin::Filter, "grow"),
+    ("a loop without end", Plugin::Filter, "loop"),
+    ("a flood of lines", Plugin::Filter, "flood"),
+    (
+        "a frame that claims more than there is",
+        Plugin::Filter,
+        "badframe-huge",
+    ),
+    ("a webhook that traps", Plugin::Webhook, "trap"),
+    ("a webhook with memory without end", Plugin::Webhook, "grow"),
+    ("a webhook that loops without end", Plugin::Webhook, "loop"),
+    ("a webhook of 10,000 requests", Plugin::Webhook, "many"),
 ];
-/// Sessions whose messages the filter sees; each sends its next one when the last is answered.
+/// Nobody listens there.
+const NOWHERE: &str = "127.0.0.1:9";
+/// Sessions whose messages the plugin sees; each sends its next one when the last is answered.
 const WRITERS: usize = 4;
 /// Pairs of honest clients, who send ten messages a second each.
 const PAIRS: usize = 10;
@@ -32,13 +49,8 @@ const SECONDS: u32 = 20;
 /// When an honest client was not served.
 pub fn run(percent: u32, say: Say<'_>) -> Result<()> {
     let lasts = Duration::from_secs(1) * SECONDS * percent / 100;
-    for (deed, word) in DEEDS {
-        let node = Node::start(&[])?;
-        deploy(&node, "scripted-filter", &component("scripted-filter")?)?;
-        let uids: Vec<String> = (0..WRITERS).map(writer).collect();
-        let binding =
-            json!({ "plugin": "scripted-filter", "hook": "before-send", "selector": { "uids": uids } });
-        bind(&node, "scripted-filter", &binding)?;
+    for (deed, plugin, word) in DEEDS {
+        let node = beside(plugin)?;
         let honest = Honest::open(&node, "h", PAIRS)?;
         let over = AtomicBool::new(false);
         let (served, judged) = thread::scope(|scope| -> Result<_> {
@@ -61,6 +73,29 @@ pub fn run(percent: u32, say: Say<'_>) -> Result<()> {
         say(&format!("{deed}, {judged} times: {served}"));
     }
     Ok(())
+}
+
+/// A node with a plugin that is told of what the writers write.
+fn beside(plugin: Plugin) -> Result<Node> {
+    let secrets = "webhooks.secrets={ s = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"] }";
+    let node = Node::start(&["--set", secrets])?;
+    let uids: Vec<String> = (0..WRITERS).map(writer).collect();
+    let (name, mut binding) = match plugin {
+        Plugin::Filter => ("scripted-filter", json!({ "hook": "before-send" })),
+        Plugin::Webhook => {
+            let url = format!("http://{NOWHERE}/");
+            let binding = json!({
+                "hook": "webhook", "attempts_max": 1, "grants": [format!("egress:{NOWHERE}")],
+                "config": { "url": url, "secret": "s" },
+            });
+            ("scripted-webhook", binding)
+        }
+    };
+    binding["plugin"] = json!(name);
+    binding["selector"] = json!({ "uids": uids });
+    deploy(&node, name, &component(name)?)?;
+    bind(&node, name, &binding)?;
+    Ok(node)
 }
 
 fn writer(number: usize) -> String {

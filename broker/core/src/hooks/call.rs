@@ -241,6 +241,11 @@ pub enum Failed {
         /// Wished pause.
         after: Option<Duration>,
     },
+    /// The guest has no time for it now, which counts as no attempt: it is asked again, not before this pause when it named one.
+    Busy {
+        /// Wished pause.
+        after: Option<Duration>,
+    },
     /// The guest says that the first message which is not done can never be done.
     Poison,
     /// A webhook's endpoint did not take it, or could not be reached.

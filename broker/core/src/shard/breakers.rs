@@ -103,9 +103,13 @@ fn outcome(returned: &Returned, asked: usize) -> Outcome {
             Outcome::Bad(Failure::BadOutput)
         }
         // That an endpoint fails is not the fault of who renders for it.
-        Err(Failed::Retry { .. } | Failed::Poison | Failed::Undelivered { .. } | Failed::Gone) => {
-            Outcome::Good
-        }
+        Err(
+            Failed::Retry { .. }
+            | Failed::Busy { .. }
+            | Failed::Poison
+            | Failed::Undelivered { .. }
+            | Failed::Gone,
+        ) => Outcome::Good,
         Err(Failed::Later { .. }) => Outcome::Untold,
         Err(Failed::Call(failure)) => Outcome::of(*failure),
     }
@@ -260,6 +264,7 @@ mod tests {
         assert_eq!(outcome(&done(4), 3), bad);
         assert_eq!(outcome(&Err(Failed::Poison), 3), Outcome::Good);
         assert_eq!(outcome(&Err(Failed::Retry { after: None }), 3), Outcome::Good);
+        assert_eq!(outcome(&Err(Failed::Busy { after: None }), 3), Outcome::Good);
         let trap = Failed::Call(Failure::Trap);
         assert_eq!(outcome(&Err(trap), 3), Outcome::Bad(Failure::Trap));
         assert_eq!(outcome(&Err(Failed::Call(Failure::Busy)), 3), Outcome::Untold);

@@ -284,6 +284,7 @@ pub(super) fn finished(returned: Returned, asked: usize) -> Result<(usize, Vec<K
             retry(None, Cause::Call(Failure::BadOutput))
         }
         Err(Failed::Retry { after }) => retry(after, Cause::Asked),
+        Err(Failed::Busy { after }) => Err(cursors::Failure::Busy { after }),
         Err(Failed::Poison) => Err(cursors::Failure::Poison),
     }
 }
@@ -316,6 +317,9 @@ mod tests {
         for failure in [Failure::NotReady, Failure::Suspended] {
             assert_eq!(finished(Err(Failed::Call(failure)), 3), untried);
         }
+        let after = Some(std::time::Duration::from_secs(1));
+        let busy = Err(cursors::Failure::Busy { after });
+        assert_eq!(finished(Err(Failed::Busy { after }), 3), busy);
         assert_eq!(finished(Err(Failed::Poison), 3), Err(cursors::Failure::Poison));
     }
 }

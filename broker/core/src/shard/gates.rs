@@ -67,6 +67,6 @@ fn decision(returned: Returned) -> Result<Decision, Failure> {
             Err(Failure::BadOutput)
         }
         Err(Failed::Call(failure)) => Err(failure),
-        Err(Failed::Retry { .. }) => Err(Failure::Busy),
+        Err(Failed::Retry { .. } | Failed::Busy { .. }) => Err(Failure::Busy),
     }
 }

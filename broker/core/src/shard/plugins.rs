@@ -345,6 +345,6 @@ fn verdicts(returned: Returned) -> Result<Vec<Verdict>, Failure> {
             Err(Failure::BadOutput)
         }
         Err(Failed::Call(failure)) => Err(failure),
-        Err(Failed::Retry { .. }) => Err(Failure::Busy),
+        Err(Failed::Retry { .. } | Failed::Busy { .. }) => Err(Failure::Busy),
     }
 }

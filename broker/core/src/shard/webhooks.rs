@@ -215,6 +215,7 @@ pub(super) fn failure_of(returned: Returned, asked: usize) -> Option<cursors::Fa
         }
         Err(Failed::Call(failure)) => retry(None, Cause::Call(failure)),
         Err(Failed::Retry { after }) => retry(after, Cause::Asked),
+        Err(Failed::Busy { after }) => Some(cursors::Failure::Busy { after }),
         Err(Failed::Poison) => Some(cursors::Failure::Poison),
         Err(Failed::Undelivered { after }) => retry(after, Cause::Undelivered),
         Err(Failed::Later { after }) => Some(cursors::Failure::Later { after }),
@@ -244,6 +245,9 @@ mod tests {
         assert_eq!(failure_of(undelivered, 3), retry(Some(pause), Cause::Undelivered));
         let later = cursors::Failure::Later { after: pause };
         assert_eq!(failure_of(Err(Failed::Later { after: pause }), 3), Some(later));
+        let after = Some(pause);
+        let busy = Some(cursors::Failure::Busy { after });
+        assert_eq!(failure_of(Err(Failed::Busy { after }), 3), busy);
         assert_eq!(failure_of(Err(Failed::Gone), 3), retry(None, Cause::Undelivered));
         let untried = Err(Failed::Call(Failure::NotReady));
         assert_eq!(failure_of(untried, 3), Some(cursors::Failure::Untried));

@@ -38,7 +38,9 @@ fn is_rewrite(expected: &ExpectedRewrite, found: &Rewrite) -> bool {
 pub(super) fn outcome(expected: &ExpectedOutcome, found: &Returned) -> Option<String> {
     let fits = match (expected, found) {
         (ExpectedOutcome::Done(wanted), Ok(Answer::Done { messages, .. })) => wanted == messages,
-        (ExpectedOutcome::Retry(wanted), found) => *wanted == matches!(found, Err(Failed::Retry { .. })),
+        (ExpectedOutcome::Retry(wanted), found) => {
+            *wanted == matches!(found, Err(Failed::Retry { .. } | Failed::Busy { .. }))
+        }
         (ExpectedOutcome::Poison(wanted), found) => *wanted == matches!(found, Err(Failed::Poison)),
         (ExpectedOutcome::Requests(wanted), Ok(Answer::Requests(found))) => {
             wanted.len() == found.len()
@@ -119,6 +121,7 @@ pub(super) fn failure(failed: &Failed) -> String {
         Failed::Retry { after: Some(after) } => {
             format!("a wish to be asked again in {} ms", after.as_millis())
         }
+        Failed::Busy { .. } => "no time for it now".to_owned(),
         Failed::Poison => "poison".to_owned(),
         // Nothing is delivered here.
         Failed::Undelivered { .. } | Failed::Later { .. } | Failed::Gone => "no delivery".to_owned(),

@@ -198,7 +198,8 @@ impl Guest {
         let after = (failure.after_ms > 0).then(|| Duration::from_millis(u64::from(failure.after_ms)));
         match failure.kind {
             FailureKind::Poison => Failed::Poison,
-            FailureKind::Retry | FailureKind::Busy => Failed::Retry { after },
+            FailureKind::Retry => Failed::Retry { after },
+            FailureKind::Busy => Failed::Busy { after },
         }
     }
 }

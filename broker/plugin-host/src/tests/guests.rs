@@ -176,7 +176,7 @@ pub(super) const COMMON: &str = r#"(memory (export "memory") 1)
       (br $grow)))
     (local.get $at))"#;
 
-fn data(words: &[u32]) -> String {
+pub(super) fn data(words: &[u32]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes());
     bytes.map(|byte| format!("\\{byte:02x}")).collect()
 }

@@ -1,13 +1,16 @@
 //! Guests good and hostile, through the whole host.
 
 mod admission;
+mod bombs;
 mod connect;
 mod golden;
 mod guests;
 mod hostile;
+mod kinds;
 mod outside;
 mod route;
 mod running;
+mod webhook;
 
 use crate::component::digest;
 use crate::component::inspect;

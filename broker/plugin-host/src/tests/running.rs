@@ -63,6 +63,10 @@ fn a_consumer_is_done_with_some_fails_or_calls_poison() {
         Err(Failed::Retry { after })
     );
     assert_eq!(
+        ask("busy", "(call $failed (i32.const 2) (i32.const 250))"),
+        Err(Failed::Busy { after })
+    );
+    assert_eq!(
         ask("poison", "(call $failed (i32.const 1) (i32.const 0))"),
         Err(Failed::Poison)
     );

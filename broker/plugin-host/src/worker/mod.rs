@@ -449,6 +449,7 @@ fn messages(call: &Call) -> u64 {
 fn failure_of(failed: &Failed) -> Failure {
     match failed {
         Failed::Call(failure) => *failure,
+        Failed::Busy { .. } => Failure::Busy,
         Failed::Retry { .. }
         | Failed::Poison
         | Failed::Undelivered { .. }

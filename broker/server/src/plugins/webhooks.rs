@@ -9,15 +9,17 @@
 //! - Requests go to no other place than that of the binding's `url`, whatever the plugin renders.
 //! - A delivery ends within the time of its call, and takes no thread while it waits.
 
+mod about;
+
 use crate::metrics::help;
-use penstock_core::hooks::call::{Answer, Call, Failed, HttpRequest, Returned, Version, Window, Work};
+use about::About;
+use penstock_core::hooks::call::{Answer, Call, Failed, HttpRequest, Returned, Version};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_core::hooks::registry::{Binding, Bound, Hook, Registry};
-use penstock_core::types::{ChannelKey, SlotId, Uid};
 use penstock_egress::{
     Config, Counts, Endpoint, Grants, Leave, Reason, Request, Resolve, Secret, State, Target, Tls,
 };
-use penstock_plugin_host::Host;
+use penstock_plugin_host::{Host, Judge};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -174,7 +176,8 @@ impl Desk {
         let delivery = Delivery {
             place,
             leave,
-            binding: Arc::clone(&call.version.binding),
+            version: call.version.clone(),
+            judge: host.judge(),
             about,
             deadline: Instant::now() + call.within,
         };
@@ -295,85 +298,12 @@ const SERIES: [Series; 5] = [
     ),
 ];
 
-/// What a delivery is about.
-struct About {
-    binding_incarnation: u64,
-    source: Source,
-    /// Messages, the uids of a page, or users that came or went.
-    count: u32,
-    oldest_ms: u64,
-}
-
-/// What names a delivery, besides its binding.
-enum Source {
-    /// Messages of a channel; for `msg.offline` one message, and recipients who are offline.
-    Window(ChannelKey, Window, Vec<Uid>),
-    /// A batch of the queue of a slot.
-    Batch(SlotId, u64),
-}
-
-impl About {
-    fn of(call: &Call) -> Option<About> {
-        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        match (&call.work, &call.channel) {
-            (
-                Work::Webhook {
-                    window,
-                    messages,
-                    uids,
-                },
-                Some(channel),
-            ) => Some(About {
-                binding_incarnation: window.binding_incarnation,
-                source: Source::Window(channel.clone(), *window, uids.clone()),
-                count: count(if uids.is_empty() {
-                    messages.len()
-                } else {
-                    uids.len()
-                }),
-                oldest_ms: messages.first().map_or(0, |message| message.stamp_ms),
-            }),
-            (Work::OnlineStatus(batch), _) => Some(About {
-                binding_incarnation: batch.binding_incarnation,
-                source: Source::Batch(batch.slot, batch.number),
-                count: count(batch.statuses.len()),
-                oldest_ms: batch.wall_ms,
-            }),
-            _ => None,
-        }
-    }
-
-    /// The parts of the ids of its requests: no two deliveries of a binding have the same.
-    fn parts(&self) -> Vec<Vec<u8>> {
-        let numbers = |numbers: &[u64]| {
-            numbers
-                .iter()
-                .map(|number| number.to_be_bytes().to_vec())
-                .collect()
-        };
-        match &self.source {
-            Source::Window(channel, window, uids) => {
-                let mut parts = vec![channel.id.as_bytes().to_vec(), vec![channel.kind.0]];
-                let bounds: Vec<Vec<u8>> = numbers(&[
-                    self.binding_incarnation,
-                    window.incarnation.0,
-                    window.first.0,
-                    window.last.0,
-                ]);
-                parts.extend(bounds);
-                parts.extend(uids.iter().map(|uid| uid.as_str().as_bytes().to_vec()));
-                parts
-            }
-            Source::Batch(slot, number) => numbers(&[self.binding_incarnation, u64::from(slot.0), *number]),
-        }
-    }
-}
-
 /// A window or batch on its way.
 struct Delivery {
     place: Arc<Place>,
     leave: Leave,
-    binding: Arc<str>,
+    version: Version,
+    judge: Judge,
     about: About,
     deadline: Instant,
 }
@@ -402,10 +332,11 @@ impl Delivery {
             }
             Err(why) => {
                 tracing::warn!(
-                    binding = &*self.binding,
+                    binding = &*self.version.binding,
                     why,
                     "a plugin rendered a request that is not made"
                 );
+                self.judge.bad_output(&self.version, self.about.oldest_ms, &why);
                 reply(Err(Failed::Call(Failure::BadOutput)));
             }
         }
@@ -417,9 +348,14 @@ impl Delivery {
             .into_iter()
             .enumerate()
             .map(|(ordinal, request)| {
-                let target = Target::parse(&request.url).map_err(|error| error.to_string())?;
+                let place = ordinal + 1;
+                let target = Target::parse(&request.url)
+                    .map_err(|error| format!("request {place}: its URL is none: {error}"))?;
                 if !target.is_same_place(own) {
-                    return Err(format!("{target} is not the place of the binding's `url`, {own}"));
+                    return Err(format!(
+                        "request {place}: it goes to {target}, and the `url` of the binding is at {own}: bind a webhook of its own to the \
+                         other place"
+                    ));
                 }
                 Ok(Request {
                     id: self.id(ordinal),
@@ -440,7 +376,7 @@ impl Delivery {
             hash.update((bytes.len() as u64).to_be_bytes());
             hash.update(bytes);
         };
-        part(self.binding.as_bytes());
+        part(self.version.binding.as_bytes());
         for bytes in self.about.parts() {
             part(&bytes);
         }
@@ -469,7 +405,7 @@ impl Delivery {
             }
             Some(Err(trouble)) => {
                 let (reason, why) = (trouble.reason.name(), &trouble.text);
-                let binding = &*self.binding;
+                let binding = &*self.version.binding;
                 if trouble.reason == Reason::Gone {
                     tracing::warn!(
                         binding,

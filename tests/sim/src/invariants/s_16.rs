@@ -66,9 +66,13 @@ pub struct Suspended {
 fn is_bad(returned: &Returned) -> Option<bool> {
     match returned {
         Ok(Answer::Verdicts(_) | Answer::Done { .. } | Answer::Decision(_) | Answer::Response(_))
-        | Err(Failed::Retry { .. } | Failed::Poison | Failed::Undelivered { .. } | Failed::Gone) => {
-            Some(false)
-        }
+        | Err(
+            Failed::Retry { .. }
+            | Failed::Busy { .. }
+            | Failed::Poison
+            | Failed::Undelivered { .. }
+            | Failed::Gone,
+        ) => Some(false),
         Err(Failed::Call(Failure::Busy | Failure::NotReady | Failure::Suspended) | Failed::Later { .. }) => {
             None
         }

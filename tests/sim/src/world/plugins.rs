@@ -414,7 +414,9 @@ fn ending(why: &Failed) -> &'static str {
         Failed::Undelivered { .. } => "webhook not taken",
         Failed::Later { .. } => "endpoint left alone",
         Failed::Gone => "endpoint gone",
-        Failed::Call(_) | Failed::Retry { .. } | Failed::Poison => "webhook not rendered",
+        Failed::Call(_) | Failed::Retry { .. } | Failed::Busy { .. } | Failed::Poison => {
+            "webhook not rendered"
+        }
     }
 }
 

@@ -10,11 +10,6 @@ use crate::rows::{Miss, Rows};
 use crate::types::{ChannelKey, Incarnation, LeaderEpoch, Now, Seq, Token};
 use std::time::Duration;
 
-/// First pause after a failure; doubles with each attempt.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// Longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-
 /// The cursors of one channel. They move only while this node leads it.
 #[derive(Debug)]
 pub struct Cursors {
@@ -397,6 +392,11 @@ impl Cursors {
         let (after, cause) = match failure {
             Failure::Retry { after, cause } => (after, cause),
             Failure::Poison => (None, Cause::Poison),
+            Failure::Busy { after } => {
+                progress.refusals = progress.refusals.saturating_add(1);
+                progress.pause(now, after, progress.refusals);
+                return;
+            }
             Failure::Untried | Failure::Later { .. } => {
                 progress.state = State::Paused(now.after(pause));
                 return;
@@ -413,8 +413,7 @@ impl Cursors {
             self.next_token = Token(next_token.0 + 1);
             return;
         }
-        let doubled = PAUSE_FIRST.saturating_mul(1 << (progress.attempts - 1).min(16));
-        progress.state = State::Paused(now.after(after.unwrap_or(doubled).min(PAUSE_MAX)));
+        progress.pause(now, after, progress.attempts);
     }
 }
 

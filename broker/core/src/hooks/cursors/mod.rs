@@ -221,6 +221,11 @@ pub enum Failure {
     },
     /// The first record of the run can never be done.
     Poison,
+    /// The consumer has no time for it: no attempt of any record. To be tried again, not before this time when it named one.
+    Busy {
+        /// Wished pause.
+        after: Option<Duration>,
+    },
     /// It was not tried: no attempt of any record.
     Untried,
     /// It was not tried, and is not to be for this long.

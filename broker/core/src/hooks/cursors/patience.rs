@@ -70,6 +70,14 @@ impl Progress {
         let (after, cause) = match failure {
             Failure::Retry { after, cause } => (after, cause),
             Failure::Poison => return Next::GiveUp(Cause::Poison),
+            // It is no attempt, but the time passes.
+            Failure::Busy { .. } if self.trouble.is_over(now, patience.total) => {
+                return Next::GiveUp(Cause::Asked);
+            }
+            Failure::Busy { after } => {
+                self.refusals = self.refusals.saturating_add(1);
+                return Next::Pause(patience.pause(self.refusals, after, salt));
+            }
             Failure::Later { .. } if self.trouble.is_over(now, patience.total) => {
                 return Next::GiveUp(Cause::Undelivered);
             }

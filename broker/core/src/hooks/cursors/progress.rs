@@ -6,13 +6,18 @@ use super::{Cause, Consumer, Cursor, GivenUp, Output, Range, Start};
 use crate::hooks::faults::Faults;
 use crate::message::Record;
 use crate::rows::Key;
-use crate::types::{Incarnation, Seq, Token};
+use crate::types::{Incarnation, Now, Seq, Token};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of one run.
 pub(super) const RUN_BYTES_MAX: u32 = 1 << 20;
+
+/// First pause after a failure; doubles with each.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// One consumer.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub(super) struct Progress {
     pub(super) state: State,
     /// Failures of the run that begins after the cursor.
     pub(super) attempts: u32,
+    /// How often the consumer had no time for it, which is no failure.
+    pub(super) refusals: u32,
     /// What a patient consumer knows of its failures.
     pub(super) trouble: Trouble,
     /// Where it begins is being looked for.
@@ -125,6 +132,7 @@ impl Progress {
             cursor: Cursor::default(),
             state: State::Idle,
             attempts: 0,
+            refusals: 0,
             trouble: Trouble::default(),
             seek: None,
             fixed: false,
@@ -184,6 +192,7 @@ impl Progress {
     pub(super) fn forget(&mut self) {
         self.state = State::Idle;
         self.attempts = 0;
+        self.refusals = 0;
         self.trouble = Trouble::default();
         self.seek = None;
         self.fixed = false;
@@ -268,6 +277,12 @@ impl Progress {
         });
     }
 
+    /// Waits for another attempt after so many in vain, for the time that the consumer wishes if it does.
+    pub(super) fn pause(&mut self, now: Now, wished: Option<Duration>, times: u32) {
+        let doubled = PAUSE_FIRST.saturating_mul(1 << times.saturating_sub(1).min(16));
+        self.state = State::Paused(now.after(wished.unwrap_or(doubled).min(PAUSE_MAX)));
+    }
+
     /// The record after the cursor is to be kept as a dead letter. Until it is, it has not been done.
     pub(super) fn bury(&mut self, token: Token, cause: Cause, out: &mut Vec<Output>) {
         let seq = self.cursor.done.next();
@@ -284,6 +299,7 @@ impl Progress {
 
     pub(super) fn move_to(&mut self, done: Seq, out: &mut Vec<Output>) {
         self.attempts = 0;
+        self.refusals = 0;
         let open_to = self.cursor.open_to.max(done);
         let cuts = if open_to > done { self.cursor.cuts } else { 0 };
         self.fixed &= open_to > done;

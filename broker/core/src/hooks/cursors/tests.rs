@@ -1,5 +1,6 @@
 //! What the cursors do, step by step.
 
+mod busy;
 mod patient;
 
 use super::*;

@@ -66,7 +66,9 @@ pub(in crate::shard) fn answer_route(turn: &mut Turn<'_>, ask: Token, returned: 
             Answer::Failed(Failure::Plugin(plugins::Failure::BadOutput))
         }
         Err(Failed::Call(failure)) => Answer::Failed(Failure::Plugin(failure)),
-        Err(Failed::Retry { .. }) => Answer::Failed(Failure::Plugin(plugins::Failure::Busy)),
+        Err(Failed::Retry { .. } | Failed::Busy { .. }) => {
+            Answer::Failed(Failure::Plugin(plugins::Failure::Busy))
+        }
     };
     answer(turn, ask, answered);
 }

@@ -108,6 +108,25 @@ fn a_message_is_given_up_after_so_many_attempts_and_poison_at_once() -> Result<(
 }
 
 #[test]
+fn who_has_no_time_is_asked_again_and_that_is_no_attempt() -> Result<()> {
+    let node = followed(&json!({ "attempts_max": 1 }))?;
+    say_all(&node, &["first busy:1 once", "second busy once", "third"])?;
+    assert_eq!(
+        lines_until(&node, "done 3 third")?,
+        [
+            "busy 1 first",
+            "done 1 first",
+            "busy 2 second",
+            "done 2 second",
+            "done 3 third"
+        ]
+    );
+    let letters = get(node.http(), &format!("/v1/bindings/{NAME}/dead-letters"))?.body;
+    assert_eq!(letters["dead_letters"], json!([]), "{letters}");
+    Ok(())
+}
+
+#[test]
 fn after_a_crash_it_goes_on_where_it_was() -> Result<()> {
     let mut node = followed(&json!({ "attempts_max": 0 }))?;
     say_all(&node, &["first", "second retry", "third"])?;

@@ -2,6 +2,7 @@
 
 mod author;
 mod broken;
+mod channels;
 mod connect;
 mod consumers;
 mod desk;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use penstock_e2e::{Node, Raw, bind, component, deploy, get, put, target_folder, until};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const PREVIEW: &str = "link-preview";
 const FETCHER: &str = "scripted-fetcher";
@@ -260,5 +261,62 @@ fn requests_and_answers_out_of_bounds_end_and_hold_up_nobody() -> Result<()> {
         );
     }
     until("it is given up", || Ok(outcomes(&node, FETCHER, "timeout")? == 3))?;
+    Ok(())
+}
+
+#[test]
+fn a_gate_asks_a_place_before_it_lets_somebody_in() -> Result<()> {
+    const PORTER: &str = "scripted-porter";
+    const BANNED: u8 = 19;
+    let (node, site) = (Node::start(&[])?, Site::start()?);
+    deploy(&node, PORTER, &component(PORTER)?)?;
+    deploy(&node, "scripted-filter", &component("scripted-filter")?)?;
+    let filter = json!({ "plugin": "scripted-filter", "hook": "before-send", "deadline_ms": 5_000 });
+    bind(&node, "filter", &filter)?;
+    make_group(&node, &["alice", "bob"])?;
+    let [http, egress] = site.grants();
+    let below = format!("http:GET {}", site.url("/public"));
+    let gate = json!({
+        "plugin": PORTER, "hook": "connect", "deadline_ms": 1_000, "grants": [below, egress],
+        "selector": { "uids": ["alice"] },
+    });
+    bind(&node, PORTER, &gate)?;
+    let asked = |path: &str| -> Result<(Raw, Value)> {
+        let (raw, answer) = Raw::asking(node.websocket(), ("alice", "d"), &site.url(path))?;
+        Ok((raw, answer["result"].clone()))
+    };
+    // What the place says goes with the session.
+    let (mut raw, answer) = asked("/public/x")?;
+    assert_eq!(answer["reasonCode"], SUCCESS, "{answer}");
+    assert_eq!(say(&mut raw, "1", "attributes")?["reason"], "answer=fine");
+    // A place that is not granted is not asked, and the gate says what it was told.
+    let (_, answer) = asked("/private")?;
+    assert_eq!(
+        (&answer["reasonCode"], &answer["reason"]),
+        (&json!(BANNED), &json!("not-granted"))
+    );
+    assert!(logged(&node, PORTER)?.contains("http: not-granted: grant `http:GET"));
+    let paths: Vec<String> = site.seen().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(paths, ["/public/x"]);
+    // Who waits for a place that never answers is not let in, and holds up nobody else.
+    let everywhere = json!({ "grants": [http, egress], "config": { "round": 2 } });
+    let mut slow = gate;
+    for (key, value) in everywhere.as_object().context("an object")? {
+        slow[key] = value.clone();
+    }
+    bind(&node, PORTER, &slow)?;
+    let began = Instant::now();
+    let mut waiting = Raw::websocket(node.websocket())?;
+    let params = json!({ "uid": "alice", "token": site.url("/hang"), "deviceId": "d", "deviceFlag": 1 });
+    waiting.call("connect", "connect", &params)?;
+    for number in 0..5 {
+        drop(Raw::session(node.websocket(), "bob", &format!("d{number}"))?);
+    }
+    let answer = waiting.answer("connect")?["result"].clone();
+    assert_ne!(answer["reasonCode"], SUCCESS, "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let (_, answer) = asked("/x")?;
+    assert_eq!(answer["reasonCode"], SUCCESS, "{answer}");
+    assert_eq!(outcomes(&node, PORTER, "2xx")?, 1, "of the version that runs now");
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Webhooks through the binary: what a receiver sees of committed messages, whatever happens to it or to the broker.
 
+mod bombs;
 mod crashes;
 mod offline;
 mod online_status;

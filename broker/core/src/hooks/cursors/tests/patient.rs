@@ -126,3 +126,31 @@ fn a_pause_that_the_endpoint_wants_is_kept_and_one_without_an_attempt_counts_as_
     assert!(matches!(out[0], Output::DeadLetter(GivenUp { attempts: 1, .. })));
     assert!(Duration::from_millis(world.millis) >= TOTAL);
 }
+
+#[test]
+fn who_has_no_time_for_the_whole_time_is_not_asked_any_more() {
+    let mut world = patient();
+    let (mut token, ..) = run(&world.lead(1, 1, 2));
+    let out = loop {
+        let failure = Failure::Busy { after: None };
+        let out = world.input(Input::Failed { token, failure });
+        if !out.is_empty() {
+            break out;
+        }
+        let (next, first, last) = next_attempt(&mut world);
+        assert_eq!((first, last), (1, 2));
+        token = next;
+    };
+    assert!(
+        matches!(
+            out[0],
+            Output::DeadLetter(GivenUp {
+                attempts: 0,
+                cause: Cause::Asked,
+                ..
+            })
+        ),
+        "{out:?}"
+    );
+    assert!(Duration::from_millis(world.millis) >= TOTAL);
+}
