@@ -1,6 +1,7 @@
 //! The host of a node's plugins.
 
 use crate::cache::Cache;
+use crate::captures::Captures;
 use crate::channels::{Channels, NoChannels, Post};
 use crate::component::{HTTP, Hook, Inspected, MESSAGES, PUBLISH, SECRETS, inspect};
 use crate::engine::{self, Ticker};
@@ -267,6 +268,12 @@ impl Host {
             .map(|(_, prepared)| prepared.board.logs(from))
             .next()
             .unwrap_or_default()
+    }
+
+    /// The inputs of calls that failed.
+    #[must_use]
+    pub fn captures(&self) -> &Captures {
+        &self.workshop.captures
     }
 
     /// Ends the threads. Calls that run are done first, within their deadlines.

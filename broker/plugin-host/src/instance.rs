@@ -48,9 +48,9 @@ pub(crate) struct Prepared {
     pub(crate) asks_outside: bool,
     /// It imports nothing that could make its caller wait.
     never_waits: bool,
-    config: Arc<serde_json::Map<String, serde_json::Value>>,
+    pub(crate) config: Arc<serde_json::Map<String, serde_json::Value>>,
     config_text: String,
-    plugin: Arc<str>,
+    pub(crate) plugin: Arc<str>,
     /// Whether its answers may change keys.
     changes_keys: bool,
     desk: Arc<Desk>,
@@ -120,6 +120,8 @@ pub(crate) struct Ended {
     pub(crate) returned: Returned,
     /// Why the instance must not be used again.
     pub(crate) retired: Option<&'static str>,
+    /// What went wrong, in words.
+    pub(crate) error: Option<String>,
     /// Its memory after the call, bytes.
     pub(crate) memory: u64,
 }
@@ -134,6 +136,8 @@ pub(crate) struct Guest {
     calls_left: u32,
     born: Instant,
     memory_first: usize,
+    /// What went wrong in the call at hand, in words.
+    error: Option<String>,
 }
 
 impl Guest {
@@ -174,6 +178,7 @@ impl Guest {
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
             memory_first,
+            error: None,
         })
     }
 
@@ -235,6 +240,7 @@ impl Guest {
         Ended {
             retired: self.retired(&returned, memory),
             returned,
+            error: self.error.take(),
             memory: u64::try_from(memory).unwrap_or(u64::MAX),
         }
     }
@@ -301,15 +307,21 @@ impl Guest {
         function.call(&mut self.store, parameters).map_err(|error| {
             let failure = class(&self.store, &error);
             if failure != Failure::Timeout || !self.store.data().hold.is_shard() {
-                self.log("error", format!("{error:#}"));
+                self.went_wrong("error", format!("{error:#}"));
             }
             Failed::Call(failure)
         })
     }
 
-    fn bad(&self, why: &str) -> Failed {
-        self.log("error", format!("its answer is not one: {why}"));
+    fn bad(&mut self, why: &str) -> Failed {
+        self.went_wrong("error", format!("its answer is not one: {why}"));
         Failed::Call(Failure::BadOutput)
+    }
+
+    /// Says so in the log, and remembers it until the call ends.
+    fn went_wrong(&mut self, level: &'static str, text: String) {
+        self.log(level, text.clone());
+        self.error = Some(text);
     }
 
     fn log(&self, level: &'static str, text: String) {

@@ -158,7 +158,7 @@ impl Guest {
         self.frame(|frame| frame.fill_committed(channel, incarnation, messages))
     }
 
-    fn done(&self, done: Done, messages: usize) -> Returned {
+    fn done(&mut self, done: Done, messages: usize) -> Returned {
         let count = done.messages as usize;
         if count > messages {
             return Err(self.bad(&format!("{count} messages done of {messages}")));
@@ -193,8 +193,8 @@ impl Guest {
         })
     }
 
-    fn failure(&self, hook: &str, failure: &GuestFailure) -> Failed {
-        self.log("warn", format!("{hook} failed: {}", failure.message));
+    fn failure(&mut self, hook: &str, failure: &GuestFailure) -> Failed {
+        self.went_wrong("warn", format!("{hook} failed: {}", failure.message));
         let after = (failure.after_ms > 0).then(|| Duration::from_millis(u64::from(failure.after_ms)));
         match failure.kind {
             FailureKind::Poison => Failed::Poison,

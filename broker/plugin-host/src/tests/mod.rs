@@ -1,6 +1,7 @@
 //! Guests good and hostile, through the whole host.
 
 mod admission;
+mod captures;
 mod connect;
 mod golden;
 mod guests;

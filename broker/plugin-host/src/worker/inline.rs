@@ -1,9 +1,10 @@
 //! Calls on the thread of their caller, which spares them the way to a thread of the host and back. A shard is such a caller: it
 //! must not be held up, so only what proved to be quick runs there, and nothing is started or dropped there.
 
-use super::lanes::{Crew, Errand};
+use super::lanes::{Crew, Errand, Failing};
 use super::pace::{MESSAGES_MAX, Ran};
 use super::{Workshop, failure_of};
+use crate::captures::Fault;
 use crate::instance::{Ended, Guest, Prepared};
 use crate::patience::Patience;
 use penstock_core::hooks::call::{Call, Returned, Version, Work};
@@ -62,7 +63,21 @@ impl Workshop {
         let left = call.within.saturating_sub(took);
         let again = overran && !left.is_zero();
         count(&taken.prepared, &ran, &ended, again);
-        self.settle(&call.version, taken, ended.retired, (ran, began + took));
+        let fault = Fault::of(&ended.returned, ended.error, took).filter(|_| !again);
+        let fault = fault.filter(|fault| self.captures.admit(&call, fault));
+        // What it was asked is written down elsewhere; a copy of the call shares its payloads.
+        let failing = fault.map(|fault| {
+            Box::new(Failing {
+                call: Call::clone(&call),
+                fault,
+            })
+        });
+        self.settle(
+            &call.version,
+            taken,
+            (ended.retired, failing),
+            (ran, began + took),
+        );
         if again {
             call.within = left;
             return Err(call);
@@ -90,7 +105,7 @@ impl Workshop {
         &self,
         version: &Version,
         taken: Taken,
-        retired: Option<&'static str>,
+        (retired, failing): (Option<&'static str>, Option<Box<Failing>>),
         (ran, now): (Ran, Instant),
     ) {
         let mut lanes = self.lock();
@@ -104,12 +119,16 @@ impl Workshop {
         let Some(gone) = gone else { return };
         if lanes.stopped || lanes.errands.len() >= ERRANDS_MAX {
             drop(lanes);
+            if failing.is_some() {
+                self.captures.pass_over(&version.binding);
+            }
             return drop(gone);
         }
         lanes.errands.push_back(Errand {
             version: version.clone(),
             prepared: taken.prepared,
             gone,
+            failing,
         });
         self.wake[Crew::Inside as usize].notify_one();
     }
