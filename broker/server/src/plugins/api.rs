@@ -85,6 +85,18 @@ impl http::Plugins for Api {
         self.plugins.logs(binding)
     }
 
+    fn captures(&self, binding: &str) -> Value {
+        self.plugins.captures(binding)
+    }
+
+    fn capture(&self, binding: &str, id: &str) -> Option<Value> {
+        self.plugins.capture(binding, id)
+    }
+
+    fn clear_captures(&self, binding: &str) -> usize {
+        self.plugins.clear_captures(binding)
+    }
+
     fn api(&self) -> Value {
         let (major, minor, patch) = SUPPORTED_API;
         json!({

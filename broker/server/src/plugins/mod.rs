@@ -10,6 +10,7 @@ mod api;
 mod artifacts;
 mod asking;
 mod breakers;
+mod captures;
 mod channels;
 mod follow;
 mod keys;
@@ -190,6 +191,7 @@ impl Plugins {
     pub fn metrics(&self, out: &mut String) {
         let failed = self.failed().len();
         metrics::render(&self.host.status(), failed, out);
+        captures::render(self.host.captures(), out);
         self.breakers.render(out);
         self.webhooks.render(out);
     }
@@ -212,6 +214,23 @@ impl Plugins {
             })
         });
         lines.collect()
+    }
+
+    /// Inputs of the failed calls of a binding, newest first, without what stands in them.
+    #[must_use]
+    pub fn captures(&self, binding: &str) -> Value {
+        captures::list(self.host.captures(), binding)
+    }
+
+    /// A whole one, if there is one with this id.
+    #[must_use]
+    pub fn capture(&self, binding: &str, id: &str) -> Option<Value> {
+        captures::whole(self.host.captures(), binding, id)
+    }
+
+    /// Forgets those of a binding. How many there were.
+    pub fn clear_captures(&self, binding: &str) -> usize {
+        self.host.captures().clear(binding)
     }
 
     /// Keeps a component, and says what it is.

@@ -1,12 +1,14 @@
 //! Plugins and bindings: upload, rollout, status.
 
 mod bindings;
+mod captures;
 mod keys;
 mod letters;
 mod routes;
 mod shown;
 
 pub(super) use bindings::{bind, bindings, switch, unbind};
+pub(super) use captures::{capture, captures, clear as clear_captures};
 pub(super) use keys::{KEY_BODY_BYTES_MAX, delete as delete_key, key, keys, set as set_key};
 pub(super) use letters::{change as change_letter, letters};
 pub(super) use routes::answer;
@@ -50,6 +52,12 @@ pub trait Plugins: Send + Sync + 'static {
     fn status(&self) -> Value;
     /// Lines that the versions of a binding logged on this node.
     fn logs(&self, binding: &str) -> Value;
+    /// Inputs of the failed calls of a binding on this node, newest first, without what stands in them.
+    fn captures(&self, binding: &str) -> Value;
+    /// A whole one; none when there is none with this id.
+    fn capture(&self, binding: &str, id: &str) -> Option<Value>;
+    /// Forgets those of a binding. How many there were.
+    fn clear_captures(&self, binding: &str) -> usize;
     /// The contract that plugins may be built against.
     fn api(&self) -> Value;
 }
