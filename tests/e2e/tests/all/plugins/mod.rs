@@ -2,6 +2,7 @@
 
 mod author;
 mod broken;
+mod captures;
 mod connect;
 mod consumers;
 mod desk;
