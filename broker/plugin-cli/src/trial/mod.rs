@@ -205,9 +205,12 @@ impl<'a> Bench<'a> {
         )?;
         outcome.differences.extend(self.local.places.differences());
         if fixture.expect.is_none() && outcome.differences.is_empty() {
-            outcome
-                .notes
-                .push("no `expect` says what must come: it answered".to_owned());
+            let with = match fixture.stands_in() {
+                true => ", with bytes that stand in for what was not kept",
+                false => "",
+            };
+            let note = format!("no `expect` says what must come: it answered{with}");
+            outcome.notes.push(note);
         }
         Ok(outcome)
     }

@@ -185,6 +185,9 @@ fn a_failure_becomes_a_fixture_that_fails_until_it_is_mended() -> Result<()> {
         "{passed}"
     );
     assert!(passed.contains("no `expect`"), "{passed}");
+    let cut = json!({ "messages": [{ "from": "a", "channel_id": "r", "payload_bytes": 9 }] });
+    fs::write(&file, cut.to_string())?;
+    assert!(test()?.contains("stand in for what was not kept"));
 
     assert!(
         desk.says(&[&["captures", "clear"][..], &of_it].concat())?
