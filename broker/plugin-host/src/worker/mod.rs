@@ -4,11 +4,13 @@
 mod inline;
 mod lanes;
 mod pace;
+mod trace;
 
 use crate::engine::Ticker;
 use crate::instance::{Guest, Prepared};
 use crate::patience::Patience;
 use crate::refused::Refused;
+use crate::status::Usage;
 pub(crate) use lanes::Crew;
 use lanes::{Errand, Job, Lanes, Reply, TEND, Task, Turn};
 use pace::Ran;
@@ -44,8 +46,7 @@ struct Worked {
     retired: Option<&'static str>,
     /// How it ran, if it did.
     ran: Option<Ran>,
-    /// Memory of the instance after it, bytes; 0 when it did not run.
-    memory: u64,
+    usage: Usage,
 }
 
 impl Worked {
@@ -56,7 +57,7 @@ impl Worked {
             guest,
             retired: None,
             ran: None,
-            memory: 0,
+            usage: Usage::default(),
         }
     }
 
@@ -372,6 +373,7 @@ impl Workshop {
     }
 
     fn work(&self, call: &Call, waited: Duration, prepared: &Arc<Prepared>, guest: Option<Guest>) -> Worked {
+        let _span = trace::span(call).entered();
         let left = call.within.saturating_sub(waited);
         let worked = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
@@ -379,11 +381,12 @@ impl Workshop {
         } else {
             self.call(call, left, prepared, guest)
         };
+        trace::ended(&worked.returned, waited, worked.ran.as_ref());
         prepared.board.count(|status| {
             status.calls += 1;
             status.queue_s += waited.as_secs_f64();
             status.messages += messages(call);
-            status.memory_high = status.memory_high.max(worked.memory);
+            status.charge(&worked.usage);
             if let Some(ran) = &worked.ran {
                 status.guest_s += ran.took.as_secs_f64();
             }
@@ -423,7 +426,7 @@ impl Workshop {
             guest: Some(guest),
             retired: ended.retired,
             ran: Some(ran),
-            memory: ended.memory,
+            usage: ended.usage,
         }
     }
 }

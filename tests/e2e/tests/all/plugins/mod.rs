@@ -17,6 +17,7 @@ mod quota;
 mod refused;
 mod rollout;
 mod routes;
+mod seen;
 mod site;
 mod suspended;
 mod workshop;
