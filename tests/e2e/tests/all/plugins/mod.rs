@@ -20,6 +20,7 @@ mod routes;
 mod seen;
 mod site;
 mod suspended;
+mod swaps;
 mod workshop;
 
 use crate::{GROUP, make_group};

@@ -55,7 +55,7 @@ fn metrics_say_how_far_a_binding_is_behind_and_what_it_gave_up() -> Result<()> {
 #[test]
 fn metrics_say_what_calls_used_and_which_versions_there_are() -> Result<()> {
     let node = followed(&json!({}))?;
-    say_all(&node, &["first set:key", "second"])?;
+    say_all(&node, &["first", "second"])?;
     lines_until(&node, "done 2 second")?;
     let page = page_when(&node, "penstock_plugin_bytes_in_total", |bytes| bytes > 20.0)?;
     let some = |name| shown(&page, name).is_some_and(|value| value > 0.0);
