@@ -71,8 +71,10 @@ pub(super) fn render_pool(pool: &PoolStatus, out: &mut String) {
     }
 }
 
-/// What is there now of a binding.
-const GAUGES: [(&str, &str, fn(&VersionStatus) -> u64); 2] = [
+/// Name, help and value of what is there now.
+type Gauge = (&'static str, &'static str, fn(&VersionStatus) -> u64);
+
+const GAUGES: [Gauge; 2] = [
     ("penstock_plugin_instances", "Instances that live.", |status| {
         status.created.saturating_sub(status.ended)
     }),

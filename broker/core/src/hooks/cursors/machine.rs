@@ -153,7 +153,7 @@ impl Cursors {
         let mut behind = self.behind();
         behind
             .find(|(name, _)| &***name == consumer)
-            .map_or(Lag::default(), |(_, lag)| lag)
+            .map_or_else(Lag::default, |(_, lag)| lag)
     }
 
     fn change_role(&mut self, role: Role, rows: &dyn Rows, out: &mut Vec<Output>) -> Result<(), Miss> {

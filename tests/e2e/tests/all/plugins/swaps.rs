@@ -23,7 +23,7 @@ fn change(node: &Node, name: &str, action: &str) -> Result<()> {
 fn swap(
     node: &Node,
     name: &str,
-    text: impl Fn(usize) -> String + Send,
+    text: impl Fn(usize) -> String + Sync,
     mut look: impl FnMut() -> Result<()>,
 ) -> Result<usize> {
     let proposed = propose(node, name, &another(&component(name)?, "two"))?;
