@@ -11,7 +11,7 @@ use crate::instance::{Guest, Prepared, Ways};
 use crate::keys::{COPY_AGE_MAX, Desk, Keys, NoKeys};
 use crate::outside::{Nowhere, Outside, Reach};
 use crate::refused::Refused;
-use crate::status::{Logs, Status};
+use crate::status::{Logs, PoolStatus, Status};
 use crate::worker::{Crew, Workshop};
 use penstock_core::hooks::call::{Call, Returned, Version};
 use std::collections::BTreeSet;
@@ -257,6 +257,20 @@ impl Host {
         loaded
             .map(|(version, prepared)| (version, prepared.board.status()))
             .collect()
+    }
+
+    /// What the pool of instances holds; none where instances are made on demand.
+    #[must_use]
+    pub fn pool(&self) -> Option<PoolStatus> {
+        let metrics = self.engine.pooling_allocator_metrics()?;
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        Some(PoolStatus {
+            instances: metrics.component_instances(),
+            memories: count(metrics.memories()),
+            tables: count(metrics.tables()),
+            memories_warm: u64::from(metrics.unused_warm_memories()),
+            resident_bytes: count(metrics.unused_memory_bytes_resident()),
+        })
     }
 
     /// Lines that a version logged, from this number on.

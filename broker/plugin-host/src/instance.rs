@@ -16,7 +16,7 @@ use crate::manifest::InstancePolicy;
 use crate::outside::Reach;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
-use crate::status::Board;
+use crate::status::{Board, Usage};
 use functions::{Exports, Functions};
 use penstock_core::hooks::call::{Call, Failed, Returned, Work};
 use penstock_core::hooks::pipeline::Failure;
@@ -122,8 +122,7 @@ pub(crate) struct Ended {
     pub(crate) retired: Option<&'static str>,
     /// What went wrong, in words.
     pub(crate) error: Option<String>,
-    /// Its memory after the call, bytes.
-    pub(crate) memory: u64,
+    pub(crate) usage: Usage,
 }
 
 /// A running guest.
@@ -133,6 +132,8 @@ pub(crate) struct Guest {
     functions: Functions,
     /// Room of the last frame.
     room: SharedFrame,
+    /// Bytes that crossed in the last call: to the guest, and back.
+    crossed: (usize, usize),
     calls_left: u32,
     born: Instant,
     memory_first: usize,
@@ -175,6 +176,7 @@ impl Guest {
             store,
             functions,
             room: SharedFrame::default(),
+            crossed: (0, 0),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
             memory_first,
@@ -203,6 +205,8 @@ impl Guest {
             Patience::Shard => Duration::ZERO,
         };
         state.until = Instant::now() + state.within;
+        let before = state.watch.memory;
+        self.crossed = (0, 0);
         let returned = ticker.during(|| match &call.work {
             Work::Connect { request, wall_ms } => self.connect(request, *wall_ms),
             Work::Route { request, wall_ms } => self.route(request, *wall_ms),
@@ -237,11 +241,17 @@ impl Guest {
         });
         self.store.data_mut().publishing = None;
         let memory = self.store.data().watch.memory;
+        let (bytes_in, bytes_out) = self.crossed;
         Ended {
             retired: self.retired(&returned, memory),
             returned,
             error: self.error.take(),
-            memory: u64::try_from(memory).unwrap_or(u64::MAX),
+            usage: Usage {
+                memory: counted(memory),
+                grown: counted(memory.saturating_sub(before)),
+                bytes_in: counted(bytes_in),
+                bytes_out: counted(bytes_out),
+            },
         }
     }
 
@@ -285,6 +295,7 @@ impl Guest {
         fill(&mut frame);
         *arena = frame.arena;
         *index = frame.index;
+        self.crossed.0 += frame_bytes(arena, index);
         self.room.clone()
     }
 
@@ -328,6 +339,20 @@ impl Guest {
         let state = self.store.data();
         state.board.log(level, state.now_ms, text);
     }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.prepared.board.count(|status| status.ended += 1);
+    }
+}
+
+fn counted(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn frame_bytes(arena: &[u8], index: &[u32]) -> usize {
+    arena.len() + size_of_val(index)
 }
 
 fn store(prepared: &Prepared) -> Store<State> {

@@ -58,4 +58,4 @@ pub use limits::Limits;
 pub use manifest::{InstancePolicy, MANIFEST_SECTION, Manifest};
 pub use outside::{HttpError, HttpResponse, Nowhere, Outside, Reach, Unanswered};
 pub use refused::Refused;
-pub use status::{LogLine, Logs, Status, VersionStatus};
+pub use status::{LogLine, Logs, PoolStatus, Status, VersionStatus};

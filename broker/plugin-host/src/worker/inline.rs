@@ -3,7 +3,7 @@
 
 use super::lanes::{Crew, Errand, Failing};
 use super::pace::{MESSAGES_MAX, Ran};
-use super::{Workshop, failure_of};
+use super::{Workshop, failure_of, trace};
 use crate::captures::Fault;
 use crate::instance::{Ended, Guest, Prepared};
 use crate::patience::Patience;
@@ -47,6 +47,7 @@ impl Workshop {
         let Some(mut taken) = self.take(&call.version) else {
             return Err(call);
         };
+        let span = trace::span(&call).entered();
         let began = Instant::now();
         let ended = taken.guest.call(&call, Patience::Shard, &self.ticker);
         let took = began.elapsed();
@@ -62,6 +63,8 @@ impl Workshop {
         // What ran too long for a shard has its deadline still before it, and a filter does nothing that must not be done twice.
         let left = call.within.saturating_sub(took);
         let again = overran && !left.is_zero();
+        trace::ended(&ended.returned, Duration::ZERO, Some(&ran));
+        drop(span);
         count(&taken.prepared, &ran, &ended, again);
         let fault = Fault::of(&ended.returned, ended.error, took).filter(|_| !again);
         let fault = fault.filter(|fault| self.captures.admit(&call, fault));
@@ -138,7 +141,7 @@ impl Workshop {
 fn count(prepared: &Prepared, ran: &Ran, ended: &Ended, again: bool) {
     prepared.board.count(|status| {
         status.guest_s += ran.took.as_secs_f64();
-        status.memory_high = status.memory_high.max(ended.memory);
+        status.charge(&ended.usage);
         if let Some(reason) = ended.retired {
             *status.retired.entry(reason).or_default() += 1;
         }

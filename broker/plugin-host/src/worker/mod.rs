@@ -4,12 +4,14 @@
 mod inline;
 mod lanes;
 mod pace;
+mod trace;
 
 use crate::captures::{Captures, Fault};
 use crate::engine::Ticker;
 use crate::instance::{Guest, Prepared};
 use crate::patience::Patience;
 use crate::refused::Refused;
+use crate::status::Usage;
 pub(crate) use lanes::Crew;
 use lanes::{Errand, Failing, Job, Lanes, Reply, TEND, Task, Turn};
 use pace::Ran;
@@ -49,8 +51,7 @@ struct Worked {
     ran: Option<Ran>,
     /// What went wrong, in words.
     error: Option<String>,
-    /// Memory of the instance after it, bytes; 0 when it did not run.
-    memory: u64,
+    usage: Usage,
 }
 
 impl Worked {
@@ -62,7 +63,7 @@ impl Worked {
             retired: None,
             ran: None,
             error: None,
-            memory: 0,
+            usage: Usage::default(),
         }
     }
 
@@ -393,6 +394,7 @@ impl Workshop {
     }
 
     fn work(&self, call: &Call, waited: Duration, prepared: &Arc<Prepared>, guest: Option<Guest>) -> Worked {
+        let _span = trace::span(call).entered();
         let left = call.within.saturating_sub(waited);
         let worked = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
@@ -400,11 +402,12 @@ impl Workshop {
         } else {
             self.call(call, left, prepared, guest)
         };
+        trace::ended(&worked.returned, waited, worked.ran.as_ref());
         prepared.board.count(|status| {
             status.calls += 1;
             status.queue_s += waited.as_secs_f64();
             status.messages += messages(call);
-            status.memory_high = status.memory_high.max(worked.memory);
+            status.charge(&worked.usage);
             if let Some(ran) = &worked.ran {
                 status.guest_s += ran.took.as_secs_f64();
             }
@@ -445,7 +448,7 @@ impl Workshop {
             retired: ended.retired,
             ran: Some(ran),
             error: ended.error,
-            memory: ended.memory,
+            usage: ended.usage,
         }
     }
 }

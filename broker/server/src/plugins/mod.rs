@@ -13,6 +13,7 @@ mod breakers;
 mod captures;
 mod channels;
 mod follow;
+pub(crate) mod following;
 mod keys;
 mod metrics;
 mod outside;
@@ -156,10 +157,15 @@ impl Plugins {
                 "messages": status.messages,
                 "failures": failures,
                 "guest_seconds": status.guest_s,
+                "host_seconds": status.host_s,
+                "bytes_in": status.bytes_in,
+                "bytes_out": status.bytes_out,
                 "queue_seconds": status.queue_s,
+                "instances": status.created.saturating_sub(status.ended),
                 "instances_created": status.created,
                 "instances_retired": status.retired,
                 "memory_high_bytes": status.memory_high,
+                "memory_grown_bytes": status.memory_grown,
                 "key_operations": status.key_operations,
                 "key_errors": status.key_errors,
                 "http_requests": status.http_requests,
@@ -192,6 +198,9 @@ impl Plugins {
         let failed = self.failed().len();
         metrics::render(&self.host.status(), failed, out);
         captures::render(self.host.captures(), out);
+        if let Some(pool) = self.host.pool() {
+            metrics::render_pool(&pool, out);
+        }
         self.breakers.render(out);
         self.webhooks.render(out);
     }

@@ -50,6 +50,8 @@ pub trait Plugins: Send + Sync + 'static {
     fn check(&self, binding: &Binding) -> Result<(), String>;
     /// State and counts of the versions on this node.
     fn status(&self) -> Value;
+    /// How far each binding that follows channels is behind on this node.
+    fn following(&self) -> Value;
     /// Lines that the versions of a binding logged on this node.
     fn logs(&self, binding: &str) -> Value;
     /// Inputs of the failed calls of a binding on this node, newest first, without what stands in them.
@@ -107,6 +109,7 @@ pub(super) async fn list(axum::extract::State(state): Shared) -> Response {
             "plugins": registry.plugins.values().map(shown::plugin).collect::<Value>(),
             "bindings": registry.bindings().iter().map(|bound| shown::bound(bound)).collect::<Value>(),
             "here": state.node.plugins().status(),
+            "following": state.node.plugins().following(),
         }))
         .into_response(),
         Err(response) => response,

@@ -18,8 +18,10 @@ mod quota;
 mod refused;
 mod rollout;
 mod routes;
+mod seen;
 mod site;
 mod suspended;
+mod swaps;
 mod workshop;
 
 use crate::{GROUP, make_group};
