@@ -1,50 +1,12 @@
 //! The words after `penstock plugin`.
 
+mod known;
+mod usage;
+
+pub use usage::USAGE;
+
+use known::COMMANDS;
 use std::path::PathBuf;
-
-/// How to use the command.
-pub const USAGE: &str = "\
-penstock plugin: write a plugin, try it, and bring it to a broker. Run it within the plugin's folder.
-
-  penstock plugin new NAME --lang rust|javascript|python|c [--hook before-send|persist-after|webhook|connect|offline|route]
-      Makes the folder NAME with a plugin that works, fixtures for it, and a README. Other hooks than before-send are for Rust.
-  penstock plugin build
-      Builds NAME.wasm and says what it is.
-  penstock plugin check [--against URL]
-      Says whether a broker would take the component: this version, or with --against also the one at URL.
-  penstock plugin test
-      Runs the component on fixtures/*.json under the limits of production.
-  penstock plugin bench [--calls N]
-      Says what a call and a message cost, alone and in batches, what a start costs, and how memory grows.
-  penstock plugin dev [--bind ID] [--no-bind]
-      Builds, tests and deploys, and does so again whenever a file of the folder changes, until it is interrupted.
-  penstock plugin deploy [--bind ID] [--no-bind] [--canary PERCENT]
-      Uploads the component, waits until the broker is ready for it, binds it as binding.toml says (or as ID, to all messages),
-      and promotes it: for all channels, or with --canary for a share of them.
-  penstock plugin promote | rollback | remove [NAME]
-      Takes the open rollout to all channels; goes back to what ran before; forgets the plugin.
-  penstock plugin release [NAME] [--digest DIGEST]
-      Lets the versions run again that the broker quarantined because they kept failing: all, or this one.
-  penstock plugin bind [ID] | unbind [ID]
-      Makes or changes the binding of binding.toml; removes a binding.
-  penstock plugin enable [ID] | disable [ID]
-      Has a binding that follows channels go on where it stopped; stops it, without losing its place.
-  penstock plugin replay [ID] --channel CHANNEL --type KIND --from SEQ --to SEQ
-      Has a webhook deliver committed messages once more.
-  penstock plugin status [NAME] [--json]
-      Says what runs, what is bound, and what it costs. Outside of a plugin's folder: of all plugins.
-  penstock plugin logs [BINDING] [--follow]
-      Shows what the plugin logged.
-  penstock plugin dlq [list | replay ID... | drop ID...] [--bind ID] [--all] [--json]
-      Lists the messages that the binding could not do, hands some or all of them out once more, or forgets them.
-  penstock plugin keys [list | get KEY | set KEY VALUE | delete KEY...] [--plugin NAME] [--ttl-ms MS] [--all] [--json]
-      Lists the keys of the plugin, or of the plugin NAME; shows, sets or deletes some, or deletes all of them.
-
-check, test, bench and deploy build first when the sources are newer than the component. Options:
-  --dir DIR          the plugin's folder, if not this one
-  --component FILE   of check, test, bench, deploy: this component, as it is, instead of the folder's
-  --server URL       the broker's HTTP API, http://127.0.0.1:5001 unless given
-  --api-key KEY      its key; a node in development mode has none";
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +43,7 @@ pub enum Action {
     Enable,
     /// Stop it.
     Disable,
-    /// Have a webhook deliver messages once more.
+    /// Run what failed or was committed here, or have a webhook deliver messages once more.
     Replay,
     /// Say what runs.
     Status,
@@ -91,118 +53,9 @@ pub enum Action {
     Letters,
     /// Look after its keys.
     Keys,
+    /// Look after the inputs of calls that failed.
+    Captures,
 }
-
-/// One command: its name, how many words may follow, and its own options.
-struct Known {
-    name: &'static str,
-    action: Action,
-    words: usize,
-    options: &'static [&'static str],
-}
-
-const fn known(name: &'static str, action: Action, words: usize, options: &'static [&'static str]) -> Known {
-    Known {
-        name,
-        action,
-        words,
-        options,
-    }
-}
-
-const COMMANDS: &[Known] = &[
-    known("new", Action::New, 1, &["--lang", "--hook", "--dir"]),
-    known("build", Action::Build, 0, &["--dir"]),
-    known(
-        "check",
-        Action::Check,
-        0,
-        &["--dir", "--component", "--against", "--api-key"],
-    ),
-    known("test", Action::Test, 0, &["--dir", "--component"]),
-    known("bench", Action::Bench, 0, &["--dir", "--component", "--calls"]),
-    known(
-        "dev",
-        Action::Dev,
-        0,
-        &["--dir", "--bind", "--no-bind", "--server", "--api-key"],
-    ),
-    known(
-        "deploy",
-        Action::Deploy,
-        0,
-        &[
-            "--dir",
-            "--component",
-            "--bind",
-            "--no-bind",
-            "--canary",
-            "--server",
-            "--api-key",
-        ],
-    ),
-    known("promote", Action::Promote, 1, OF_A_SERVER),
-    known("rollback", Action::Rollback, 1, OF_A_SERVER),
-    known(
-        "release",
-        Action::Release,
-        1,
-        &["--dir", "--server", "--api-key", "--digest"],
-    ),
-    known("remove", Action::Remove, 1, OF_A_SERVER),
-    known("bind", Action::Bind, 1, OF_A_SERVER),
-    known("unbind", Action::Unbind, 1, OF_A_SERVER),
-    known("enable", Action::Enable, 1, OF_A_SERVER),
-    known("disable", Action::Disable, 1, OF_A_SERVER),
-    known(
-        "replay",
-        Action::Replay,
-        1,
-        &[
-            "--dir",
-            "--channel",
-            "--type",
-            "--from",
-            "--to",
-            "--server",
-            "--api-key",
-        ],
-    ),
-    known(
-        "status",
-        Action::Status,
-        1,
-        &["--dir", "--server", "--api-key", "--json"],
-    ),
-    known(
-        "logs",
-        Action::Logs,
-        1,
-        &["--dir", "--server", "--api-key", "--follow"],
-    ),
-    known(
-        "dlq",
-        Action::Letters,
-        usize::MAX,
-        &["--dir", "--bind", "--all", "--json", "--server", "--api-key"],
-    ),
-    known(
-        "keys",
-        Action::Keys,
-        usize::MAX,
-        &[
-            "--dir",
-            "--plugin",
-            "--ttl-ms",
-            "--all",
-            "--json",
-            "--server",
-            "--api-key",
-        ],
-    ),
-];
-
-const OF_A_SERVER: &[&str] = &["--dir", "--server", "--api-key"];
 
 /// Where a node in development mode has its API.
 pub(crate) const SERVER: &str = "http://127.0.0.1:5001";
@@ -256,6 +109,14 @@ pub struct Options {
     pub plugin: Option<String>,
     /// Life time of a value, ms.
     pub ttl_ms: Option<u64>,
+    /// The capture that is replayed.
+    pub capture: Option<String>,
+    /// The fixture that it becomes.
+    pub save: Option<String>,
+    /// Whether messages are replayed here, and not delivered.
+    pub local: bool,
+    /// The member who reads them.
+    pub reader: Option<String>,
 }
 
 /// What was asked.
@@ -387,6 +248,7 @@ impl Options {
             "--json" => Some(&mut self.json),
             "--follow" => Some(&mut self.follow),
             "--all" => Some(&mut self.all),
+            "--local" => Some(&mut self.local),
             _ => None,
         };
         if let Some(switch) = switch {
@@ -415,6 +277,9 @@ impl Options {
             "--to" => self.to = Some(number(name, value)?),
             "--digest" => self.digest = Some(value),
             "--plugin" => self.plugin = Some(value),
+            "--capture" => self.capture = Some(value),
+            "--save" => self.save = Some(value),
+            "--as" => self.reader = Some(value),
             "--ttl-ms" => {
                 let ttl = value.parse().ok().filter(|ttl| *ttl > 0);
                 self.ttl_ms = Some(ttl.ok_or(Error::Ttl(value))?);

@@ -1,7 +1,9 @@
 //! `binding.toml`: where the plugin takes part, as `PUT /v1/bindings/{id}` takes it.
 
+use crate::api::check_name;
 use crate::arguments::Options;
 use crate::folder;
+use crate::operate::manifest;
 use anyhow::{Context as _, Result, bail, ensure};
 use penstock_plugin_host::Manifest;
 use serde_json::{Map, Value, json};
@@ -100,6 +102,7 @@ impl Binding {
         };
         let usual = [
             ("attempts_max", json!(attempts_max)),
+            ("capture", json!("headers")),
             ("config", json!({})),
             ("deadline_ms", json!(deadline.as_millis() as u64)),
             ("grants", json!([])),
@@ -146,6 +149,18 @@ impl Binding {
         let texts = grants.into_iter().flatten().filter_map(Value::as_str);
         texts.map(str::to_owned).collect()
     }
+}
+
+/// The id of the binding that `--bind` names, or of that of the folder.
+pub(crate) fn named(options: &Options) -> Result<String> {
+    let id = match &options.bind {
+        Some(id) => id.clone(),
+        None => {
+            let manifest = manifest(options).context("name the binding with --bind ID")?;
+            Binding::of(options, &manifest, None)?.map_or(manifest.name, |binding| binding.id)
+        }
+    };
+    Ok(check_name(&id)?.to_owned())
 }
 
 /// How long a call may take.

@@ -1,9 +1,8 @@
 //! `penstock plugin dlq`: messages that a binding could not do.
 
-use crate::api::{Api, check_name};
+use crate::api::Api;
 use crate::arguments::Options;
-use crate::binding::Binding;
-use crate::operate::manifest;
+use crate::binding;
 use crate::status::moment;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ const DROPPED_MAX: usize = 1_000;
 /// Lists, replays or drops.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let api = Api::of(options)?;
-    let binding = binding(options)?;
+    let binding = binding::named(options)?;
     let wanted = options.more.as_slice();
     match (options.word.as_deref(), wanted) {
         (None | Some("list"), []) => list(&api, &binding, options.json, out),
@@ -29,18 +28,6 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         }
         (word, _) => bail!("`plugin dlq {}`: list, replay or drop", word.unwrap_or_default()),
     }
-}
-
-/// The binding that was named, or that of the folder.
-fn binding(options: &Options) -> Result<String> {
-    let id = match &options.bind {
-        Some(id) => id.clone(),
-        None => {
-            let manifest = manifest(options).context("name the binding with --bind ID")?;
-            Binding::of(options, &manifest, None)?.map_or(manifest.name, |binding| binding.id)
-        }
-    };
-    Ok(check_name(&id)?.to_owned())
 }
 
 /// Which letters are meant.

@@ -13,6 +13,7 @@ mod arguments;
 mod binding;
 mod build;
 mod cache;
+mod captures;
 mod check;
 mod create;
 mod deploy;
@@ -23,6 +24,7 @@ mod host;
 mod keys;
 mod letters;
 mod operate;
+mod replay;
 mod status;
 mod trial;
 
@@ -54,10 +56,11 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<()> {
         Action::Unbind => operate::unbind(options, out),
         Action::Enable => operate::enable(options, out),
         Action::Disable => operate::disable(options, out),
-        Action::Replay => operate::replay(options, out),
+        Action::Replay => replay::run(options, out),
         Action::Status => status::status(options, out),
         Action::Logs => status::logs(options, out),
         Action::Letters => letters::run(options, out),
         Action::Keys => keys::run(options, out),
+        Action::Captures => captures::run(options, out),
     }
 }

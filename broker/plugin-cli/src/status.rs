@@ -59,7 +59,9 @@ fn only(all: &Value, name: &str) -> Value {
         .flatten()
         .filter(|state| state["binding"].as_str().is_some_and(|id| ids.contains(id)))
         .collect();
-    json!({ "revision": all["revision"], "plugins": plugins, "bindings": bindings, "here": here })
+    json!({
+        "revision": all["revision"], "plugins": plugins, "bindings": bindings, "here": here, "following": all["following"],
+    })
 }
 
 fn text(all: &Value) -> String {
@@ -77,6 +79,7 @@ fn text(all: &Value) -> String {
         rollout(&plugin["rollout"], &mut text);
         for binding in with(&all["bindings"], "plugin", name) {
             bound(binding, &all["here"], &mut text);
+            behind(binding, &all["following"], &mut text);
         }
     }
     if text.is_empty() {
@@ -190,6 +193,33 @@ fn bound(binding: &Value, here: &Value, text: &mut String) {
     for state in with(here, "binding", id) {
         let _ = writeln!(text, "    {}", version(state));
         endpoint(&state["endpoint"], text);
+    }
+}
+
+/// What a binding that follows channels has not done on the node that was asked.
+fn behind(binding: &Value, following: &Value, text: &mut String) {
+    let id = binding["id"].as_str().unwrap_or_default();
+    let Some(lag) = following.get(id) else { return };
+    let number = |name: &str| lag[name].as_u64().unwrap_or_default();
+    if number("messages") > 0 {
+        let _ = write!(
+            text,
+            "    behind by {} messages in {} channels",
+            number("messages"),
+            number("channels")
+        );
+        let seconds = number("oldest_ms") / 1_000;
+        let _ = match seconds {
+            0 => writeln!(text),
+            _ => writeln!(text, ", the oldest is {seconds} s old"),
+        };
+    }
+    if number("dead_letters") > 0 {
+        let _ = writeln!(
+            text,
+            "    {} dead letters: see `penstock plugin dlq list --bind {id}`",
+            number("dead_letters")
+        );
     }
 }
 
@@ -399,6 +429,9 @@ mod tests {
                 },
                 { "binding": "theirs", "digest": "c", "generation": 1, "state": "failed", "reason": "not there" },
             ],
+            "following": {
+                "theirs": { "messages": 7, "channels": 2, "oldest_ms": 12_345, "dead_letters": 3 },
+            },
         })
     }
 
@@ -418,6 +451,10 @@ shout: 0.1.0 (aaaaaaaaaaaa) runs, nothing ran before
             everything.contains("other: nothing runs") && everything.contains("failed: not there"),
             "{everything}"
         );
+        let behind = "    behind by 7 messages in 2 channels, the oldest is 12 s old
+    3 dead letters: see `penstock plugin dlq list --bind theirs`
+";
+        assert!(everything.contains(behind), "{everything}");
         let quarantined = "
   disabled: what runs is quarantined, and its bindings answer as if it were not loaded
   quarantined since 2000-02-29T00:00:00.000Z, disabled: eeeeeeeeeeee: it kept failing

@@ -1,6 +1,7 @@
 //! The host of a node's plugins.
 
 use crate::cache::Cache;
+use crate::captures::Captures;
 use crate::channels::{Channels, NoChannels, Post};
 use crate::component::{HTTP, Hook, Inspected, MESSAGES, PUBLISH, SECRETS, inspect};
 use crate::engine::{self, Ticker};
@@ -10,7 +11,7 @@ use crate::instance::{Guest, Prepared, Ways};
 use crate::keys::{COPY_AGE_MAX, Desk, Keys, NoKeys};
 use crate::outside::{Nowhere, Outside, Reach};
 use crate::refused::Refused;
-use crate::status::{Logs, Status};
+use crate::status::{Logs, PoolStatus, Status};
 use crate::worker::{Crew, Workshop};
 use penstock_core::hooks::call::{Call, Returned, Version};
 use penstock_core::hooks::pipeline::Failure;
@@ -267,6 +268,20 @@ impl Host {
             .collect()
     }
 
+    /// What the pool of instances holds; none where instances are made on demand.
+    #[must_use]
+    pub fn pool(&self) -> Option<PoolStatus> {
+        let metrics = self.engine.pooling_allocator_metrics()?;
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        Some(PoolStatus {
+            instances: metrics.component_instances(),
+            memories: count(metrics.memories()),
+            tables: count(metrics.tables()),
+            memories_warm: u64::from(metrics.unused_warm_memories()),
+            resident_bytes: count(metrics.unused_memory_bytes_resident()),
+        })
+    }
+
     /// Lines that a version logged, from this number on.
     #[must_use]
     pub fn logs(&self, version: &Version, from: u64) -> Logs {
@@ -276,6 +291,12 @@ impl Host {
             .map(|(_, prepared)| prepared.board.logs(from))
             .next()
             .unwrap_or_default()
+    }
+
+    /// The inputs of calls that failed.
+    #[must_use]
+    pub fn captures(&self) -> &Captures {
+        &self.workshop.captures
     }
 
     /// Ends the threads. Calls that run are done first, within their deadlines.

@@ -16,7 +16,7 @@ use crate::manifest::InstancePolicy;
 use crate::outside::Reach;
 use crate::patience::{Hold, Patience};
 use crate::refused::Refused;
-use crate::status::Board;
+use crate::status::{Board, Usage};
 use functions::{Exports, Functions};
 use penstock_core::hooks::call::{Call, Failed, Returned, Work};
 use penstock_core::hooks::pipeline::Failure;
@@ -50,9 +50,9 @@ pub(crate) struct Prepared {
     pub(crate) asks_outside: bool,
     /// It imports nothing that could make its caller wait.
     never_waits: bool,
-    config: Arc<serde_json::Map<String, serde_json::Value>>,
+    pub(crate) config: Arc<serde_json::Map<String, serde_json::Value>>,
     config_text: String,
-    plugin: Arc<str>,
+    pub(crate) plugin: Arc<str>,
     /// Whether its answers may change keys.
     changes_keys: bool,
     desk: Arc<Desk>,
@@ -122,8 +122,9 @@ pub(crate) struct Ended {
     pub(crate) returned: Returned,
     /// Why the instance must not be used again.
     pub(crate) retired: Option<&'static str>,
-    /// Its memory after the call, bytes.
-    pub(crate) memory: u64,
+    /// What went wrong, in words.
+    pub(crate) error: Option<String>,
+    pub(crate) usage: Usage,
 }
 
 /// A running guest.
@@ -133,9 +134,13 @@ pub(crate) struct Guest {
     functions: Functions,
     /// Room of the last frame.
     room: SharedFrame,
+    /// Bytes that crossed in the last call: to the guest, and back.
+    crossed: (usize, usize),
     calls_left: u32,
     born: Instant,
     memory_first: usize,
+    /// What went wrong in the call at hand, in words.
+    error: Option<String>,
 }
 
 impl Guest {
@@ -173,9 +178,11 @@ impl Guest {
             store,
             functions,
             room: SharedFrame::default(),
+            crossed: (0, 0),
             calls_left: jittered(prepared.limits.calls_max),
             born: Instant::now(),
             memory_first,
+            error: None,
         })
     }
 
@@ -200,6 +207,8 @@ impl Guest {
             Patience::Shard => Duration::ZERO,
         };
         state.until = Instant::now() + state.within;
+        let before = state.watch.memory;
+        self.crossed = (0, 0);
         let returned = ticker.during(|| match &call.work {
             Work::Connect { request, wall_ms } => self.connect(request, *wall_ms),
             Work::Route { request, wall_ms } => self.route(request, *wall_ms),
@@ -234,10 +243,17 @@ impl Guest {
         });
         self.store.data_mut().publishing = None;
         let memory = self.store.data().watch.memory;
+        let (bytes_in, bytes_out) = self.crossed;
         Ended {
             retired: self.retired(&returned, memory),
             returned,
-            memory: u64::try_from(memory).unwrap_or(u64::MAX),
+            error: self.error.take(),
+            usage: Usage {
+                memory: counted(memory),
+                grown: counted(memory.saturating_sub(before)),
+                bytes_in: counted(bytes_in),
+                bytes_out: counted(bytes_out),
+            },
         }
     }
 
@@ -281,6 +297,7 @@ impl Guest {
         fill(&mut frame);
         *arena = frame.arena;
         *index = frame.index;
+        self.crossed.0 += frame_bytes(arena, index);
         self.room.clone()
     }
 
@@ -303,7 +320,8 @@ impl Guest {
         function.call(&mut self.store, parameters).map_err(|error| {
             let failure = class(&self.store, &error);
             if failure != Failure::Timeout || !self.store.data().hold.is_shard() {
-                self.log("error", self.explained(failure, &error));
+                let text = self.explained(failure, &error);
+                self.went_wrong("error", text);
             }
             Failed::Call(failure)
         })
@@ -332,15 +350,35 @@ impl Guest {
         format!("{what}: {said}")
     }
 
-    fn bad(&self, why: &str) -> Failed {
-        self.log("error", format!("its answer is not one: {why}"));
+    fn bad(&mut self, why: &str) -> Failed {
+        self.went_wrong("error", format!("its answer is not one: {why}"));
         Failed::Call(Failure::BadOutput)
+    }
+
+    /// Says so in the log, and remembers it until the call ends.
+    fn went_wrong(&mut self, level: &'static str, text: String) {
+        self.log(level, text.clone());
+        self.error = Some(text);
     }
 
     fn log(&self, level: &'static str, text: String) {
         let state = self.store.data();
         state.board.log(level, state.now_ms, text);
     }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.prepared.board.count(|status| status.ended += 1);
+    }
+}
+
+fn counted(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn frame_bytes(arena: &[u8], index: &[u32]) -> usize {
+    arena.len() + size_of_val(index)
 }
 
 fn store(prepared: &Prepared) -> Store<State> {

@@ -1,7 +1,8 @@
 //! Runs plugins: WebAssembly components, each under limits and with no more of the world than it was granted.
 //!
 //! # Owns
-//! The engine, compiled components and their cache, warm instances, the threads that guests run on, what guests may import.
+//! The engine, compiled components and their cache, warm instances, the threads that guests run on, what guests may import, the
+//! inputs of calls that failed.
 //!
 //! # Invariants
 //! - Only the broker's own compiler makes the code that is mapped: what travels is the component (S23).
@@ -14,6 +15,7 @@
 //! Which binding runs when, in which order, and what a failure means: the core decides that.
 
 mod cache;
+mod captures;
 mod chance;
 mod channels;
 mod child;
@@ -43,6 +45,9 @@ mod typed;
 mod worker;
 
 pub use cache::compile_child;
+pub use captures::{
+    CAPTURE_BYTES_MAX, CAPTURES_BYTES_MAX, CAPTURES_MAX, Capture, CaptureCounts, Captures, Payloads, input_of,
+};
 pub use channels::{Channels, NoChannels, PublishError, ReadError};
 pub use child::{inspect_child, rehearse};
 pub use component::{COMPONENT_BYTES_MAX, Hook, Inspected, SUPPORTED_API, inspect};
@@ -53,4 +58,4 @@ pub use limits::Limits;
 pub use manifest::{InstancePolicy, MANIFEST_SECTION, Manifest};
 pub use outside::{HttpError, HttpResponse, Nowhere, Outside, Reach, Unanswered};
 pub use refused::Refused;
-pub use status::{LogLine, Logs, Status, VersionStatus};
+pub use status::{LogLine, Logs, PoolStatus, Status, VersionStatus};

@@ -1,17 +1,26 @@
-//! How much a plugin may do in a second.
+//! How much may be done in a second.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What a plugin may still do.
-struct Bucket {
+/// What may still be done.
+pub(crate) struct Bucket {
     tokens: f64,
     refilled: Instant,
 }
 
 impl Bucket {
-    fn take(&mut self, per_s: f64, now: Instant) -> bool {
+    /// One that holds what there may be in a second.
+    pub(crate) fn full(per_s: f64, now: Instant) -> Bucket {
+        Bucket {
+            tokens: per_s,
+            refilled: now,
+        }
+    }
+
+    /// Takes one, if there is one.
+    pub(crate) fn take(&mut self, per_s: f64, now: Instant) -> bool {
         let refill = now.duration_since(self.refilled).as_secs_f64() * per_s;
         self.tokens = (self.tokens + refill).min(per_s);
         self.refilled = now;
@@ -45,10 +54,7 @@ impl Rates {
     fn admit_at(&self, plugin: &str, now: Instant) -> bool {
         // The map is whole between two statements, whatever a holder died of.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = || Bucket {
-            tokens: self.per_s,
-            refilled: now,
-        };
+        let full = || Bucket::full(self.per_s, now);
         let bucket = match buckets.get_mut(plugin) {
             Some(bucket) => bucket,
             None => buckets.entry(plugin.to_owned()).or_insert_with(full),

@@ -57,14 +57,24 @@ pub struct VersionStatus {
     pub failures: BTreeMap<Failure, u64>,
     /// Time inside guests, s.
     pub guest_s: f64,
+    /// The part of it that guests waited for what they asked the broker: keys, messages, places outside.
+    pub host_s: f64,
+    /// Bytes that went to guests: frames, bodies and uids.
+    pub bytes_in: u64,
+    /// Bytes that came back: frames, changes of keys, requests and bodies.
+    pub bytes_out: u64,
     /// Time between the wish to call and its start, s.
     pub queue_s: f64,
     /// Instances that were made.
     pub created: u64,
+    /// Instances that are gone, for whatever reason: what was made and is not gone lives.
+    pub ended: u64,
     /// Instances that were dropped, by reason.
     pub retired: BTreeMap<&'static str, u64>,
     /// Highest memory of one instance after a call, bytes.
     pub memory_high: u64,
+    /// By how much the memory of instances grew in calls, bytes: a plugin that leaks grows by as much in every call.
+    pub memory_grown: u64,
     /// Operations on keys that guests asked for.
     pub key_operations: u64,
     /// Those of them that failed, by reason.
@@ -87,6 +97,41 @@ pub struct VersionStatus {
     pub lines_dropped: u64,
     /// The plugin's own counters.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// What one call has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Memory of the instance after it, bytes; 0 when it did not run.
+    pub(crate) memory: u64,
+    /// By how much it has grown.
+    pub(crate) grown: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+}
+
+impl VersionStatus {
+    pub(crate) fn charge(&mut self, usage: &Usage) {
+        self.memory_high = self.memory_high.max(usage.memory);
+        self.memory_grown += usage.grown;
+        self.bytes_in += usage.bytes_in;
+        self.bytes_out += usage.bytes_out;
+    }
+}
+
+/// Instances, memories and tables of the pool that all plugins share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Components that run.
+    pub instances: u64,
+    /// Their linear memories.
+    pub memories: u64,
+    /// Their tables.
+    pub tables: u64,
+    /// Memories that nobody uses, kept for the next instance of the same plugin.
+    pub memories_warm: u64,
+    /// What those keep of the machine's memory, bytes.
+    pub resident_bytes: u64,
 }
 
 /// What is counted of all versions that are loaded.

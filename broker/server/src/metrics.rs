@@ -2,7 +2,7 @@
 //! (S25).
 
 use crate::driver::{Counted, Node};
-use crate::plugins::Plugins;
+use crate::plugins::{Plugins, following};
 use penstock_core::rows::Instance;
 use penstock_net::gateway;
 use std::fmt::Write;
@@ -16,6 +16,7 @@ pub fn render(node: &Node, gateway: &gateway::Metrics, plugins: &Plugins) -> Str
     store(node, &mut out);
     shards(node, &mut out);
     plugins.metrics(&mut out);
+    following::render(node, &mut out);
     out
 }
 

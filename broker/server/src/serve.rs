@@ -178,7 +178,7 @@ impl Running {
         let (tcp, ws) = (gateway.tcp_address(), gateway.websocket_address());
         let api = Arc::new(Api {
             node: Arc::clone(&running),
-            plugins: plugins::Api::new(&plugins),
+            plugins: plugins::Api::new(&plugins, &running),
             gateway: gateway_metrics,
         });
         let address = http.address();

@@ -5,8 +5,8 @@ mod routes;
 
 use super::*;
 use crate::plugins::{
-    Artifact, BINDINGS_MAX, Binding, Change, Digest, Hook, OnError, PLUGINS_MAX, PlacedReport, Policy,
-    Proposal, Refused, Registry, ReportState, Selector, StartAt,
+    Artifact, BINDINGS_MAX, Binding, Captured, Change, Digest, Hook, OnError, PLUGINS_MAX, PlacedReport,
+    Policy, Proposal, Refused, Registry, ReportState, Selector, StartAt,
 };
 use crate::replicated::{Overlay, Rejection, Reply, StateMachine};
 use crate::rows::{Key, Miss, Row, Rows, Write};
@@ -199,6 +199,7 @@ pub(super) fn binding(id: &str) -> Binding {
         public: false,
         events: crate::plugins::Events::default(),
         own_messages: false,
+        capture: Captured::default(),
     }
 }
 
@@ -369,4 +370,35 @@ fn what_is_too_long_or_too_much_is_refused() {
         store.bind(filled.clone(), 0).map(|_| ())
     });
     assert_eq!(result, Err(Rejection::Registry(Refused::TooLarge)));
+}
+
+#[test]
+fn what_is_captured_changes_without_another_generation() {
+    let mut store = Store::started();
+    store.deploy("p", 1);
+    store.bind(binding("b"), 0).expect("bound");
+    let captured = |store: &Store| {
+        store
+            .registry()
+            .binding("b")
+            .expect("it is there")
+            .binding
+            .capture
+    };
+    assert_eq!(
+        captured(&store),
+        Captured::Headers,
+        "the number of bindings that know of none"
+    );
+    for capture in Captured::ALL {
+        let before = Arc::clone(store.registry().binding("b").expect("it is there"));
+        let wanted = Binding {
+            capture,
+            ..binding("b")
+        };
+        store.bind(wanted, before.revision).expect("changed");
+        assert_eq!(captured(&store), capture);
+        let after = Arc::clone(store.registry().binding("b").expect("it is there"));
+        assert_eq!(after.generation, before.generation, "nothing is loaded anew");
+    }
 }

@@ -5,8 +5,8 @@ use super::rows;
 use super::view::node_id;
 use crate::codec::{Corrupt, decode, encode_command};
 use crate::plugins::{
-    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Change, Consequence, DEADLINE, Digest, Disabled, DisabledBy,
-    Events, FACTS_BYTES_MAX, FAILURES, Failure, Hook, NAME_BYTES_MAX, OnError, PATIENCE, Pattern,
+    Artifact, Binding, Bound, CONFIG_BYTES_MAX, Captured, Change, Consequence, DEADLINE, Digest, Disabled,
+    DisabledBy, Events, FACTS_BYTES_MAX, FAILURES, Failure, Hook, NAME_BYTES_MAX, OnError, PATIENCE, Pattern,
     PlacedReport, PlacedTrip, Plugin, Policy, Proposal, Quarantine, ROUTE_DEADLINE_MAX, Registry, Report,
     ReportState, Rollout, Selector, StartAt, Trip,
 };
@@ -222,6 +222,7 @@ fn stored_binding(binding: &Binding) -> v1::Binding {
         public: binding.public,
         events: binding.events.number(),
         own_messages: binding.own_messages,
+        capture: binding.capture as u32,
     }
 }
 
@@ -379,6 +380,7 @@ fn read_binding(stored: &v1::Binding) -> Result<Binding, Corrupt> {
         exact: stored.exact,
         inline: !stored.off_shard,
         own_messages: stored.own_messages,
+        capture: Captured::of(stored.capture).ok_or(Corrupt)?,
         patience: Duration::from_secs(u64::from(stored.patience_s)),
         public: stored.public,
         events: Events::of(stored.events),

@@ -4,7 +4,7 @@ use super::*;
 use crate::client::Secret;
 use crate::entrance::is_whole;
 use crate::hooks::call::Digest;
-use crate::plugins::{Artifact, Binding, OnError, Plugin, Rollout, Selector};
+use crate::plugins::{Artifact, Binding, Captured, OnError, Plugin, Rollout, Selector};
 use crate::types::{DeviceFlag, Uid};
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -54,6 +54,7 @@ fn binding(id: &str, priority: i32, policy: Policy) -> Binding {
         public: false,
         events: crate::plugins::Events::default(),
         own_messages: false,
+        capture: Captured::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::hooks::call::Digest;
 use crate::message::MessageFlags;
-use crate::plugins::{Artifact, Binding, Plugin, Selector};
+use crate::plugins::{Artifact, Binding, Captured, Plugin, Selector};
 use crate::types::{ChannelKind, Uid};
 
 fn now(millis: u64) -> Now {
@@ -71,6 +71,7 @@ fn bound(name: &str, priority: i32, on_error: OnError, selector: Selector) -> Ar
         public: false,
         events: crate::plugins::Events::default(),
         own_messages: false,
+        capture: Captured::default(),
     };
     Arc::new(Bound::new(binding, 1, 1, 1, &plugin))
 }

@@ -15,6 +15,7 @@
 //! # Absent
 //! The rows and the commands that change them (`controller`), components and their bytes (the plugin host).
 
+mod captured;
 mod change;
 mod consumers;
 mod events;
@@ -28,6 +29,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 
+pub use captured::Captured;
 pub use change::{Change, Disabled, DisabledBy, PlacedReport, Proposal, Refused, ReportState};
 pub use consumers::Told;
 pub use events::Events;
@@ -259,6 +261,8 @@ pub struct Binding {
     pub events: Events,
     /// Whether it gets messages that its own plugin published: not without a wish, because that is how loops begin (S17).
     pub own_messages: bool,
+    /// What a node keeps of the input of a call that failed.
+    pub capture: Captured,
 }
 
 /// A binding as it stands in the registry.

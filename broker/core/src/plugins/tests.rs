@@ -48,6 +48,7 @@ fn binding(id: &str, priority: i32, selector: Selector) -> Binding {
         public: false,
         events: Events::default(),
         own_messages: false,
+        capture: Captured::default(),
     }
 }
 

@@ -69,7 +69,7 @@ pub use peer::{
     HistoryRange, LANES, Peer, Redelivery, Reply, Request, RowKey, VoterProgress, channel_lane,
     connection_lane, group_shard,
 };
-pub use view::{ChannelView, Counters, GroupView, View};
+pub use view::{ChannelView, Counters, GroupView, Lag, View};
 
 use crate::append::ids;
 use crate::effect::{Effect, Event};

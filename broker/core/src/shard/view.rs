@@ -4,6 +4,8 @@ use super::Shard;
 use crate::channel;
 use crate::slot;
 use crate::types::{ChannelKey, ChannelMeta, GroupId, LeaderEpoch, Route, SlotId, Term, Uid};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What happened since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +144,60 @@ pub struct View {
     pub entering: usize,
 }
 
+/// How far a binding that follows channels is behind in those that are led here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// Channels in which it is behind.
+    pub channels: u64,
+    /// Messages that it has not done.
+    pub messages: u64,
+    /// Stamp of the oldest of them that was read, ms since 1970.
+    pub oldest_ms: Option<u64>,
+}
+
+impl Lag {
+    /// The sum of two.
+    #[must_use]
+    pub fn plus(self, other: Lag) -> Lag {
+        Lag {
+            channels: self.channels + other.channels,
+            messages: self.messages + other.messages,
+            oldest_ms: [self.oldest_ms, other.oldest_ms].into_iter().flatten().min(),
+        }
+    }
+}
+
 impl Shard {
+    /// How far each binding that follows channels is behind, by its id. It looks at every channel that is led here: not for every
+    /// step.
+    #[must_use]
+    pub fn lags(&self) -> BTreeMap<Arc<str>, Lag> {
+        let Some(registry) = self.plugins.registry() else {
+            return BTreeMap::new();
+        };
+        let following = registry.following();
+        let mut lags: BTreeMap<Arc<str>, Lag> = following
+            .map(|bound| (Arc::clone(&bound.binding.id), Lag::default()))
+            .collect();
+        if lags.is_empty() {
+            return lags;
+        }
+        let active = self.channels.values().filter_map(|host| host.active.as_ref());
+        for (consumer, lag) in active.flat_map(|active| active.cursors.behind()) {
+            let Some((bound, _)) = registry.consumed_by(consumer) else {
+                continue;
+            };
+            if let Some(sum) = lags.get_mut(&bound.binding.id) {
+                *sum = sum.plus(Lag {
+                    channels: 1,
+                    messages: lag.records,
+                    oldest_ms: lag.oldest_ms,
+                });
+            }
+        }
+        lags
+    }
+
     /// The replicas that took an input in the last event, for checkers that look after every step.
     pub fn touched_replicas(&self) -> impl Iterator<Item = (&ChannelKey, &channel::Replica)> {
         self.touched.iter().filter_map(|channel| {

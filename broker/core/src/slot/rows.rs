@@ -15,6 +15,15 @@ use penstock_wire::channel_id;
 use penstock_wire::storage::v1;
 use std::sync::Arc;
 
+/// What a counter row counts; nothing when there is none.
+///
+/// # Errors
+/// [`Corrupt`] when the row is no counter.
+pub fn count(row: Option<&Bytes>) -> Result<u64, Corrupt> {
+    let Some(row) = row else { return Ok(0) };
+    decode::<v1::Counter>(row).map(|counter| counter.value)
+}
+
 /// A replica in its stored form.
 #[must_use]
 pub fn replica(replica: &Replica) -> v1::Replica {

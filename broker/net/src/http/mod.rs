@@ -140,6 +140,11 @@ fn plugin_routes() -> Router<State> {
         .route("/v1/bindings", get(plugins::bindings))
         .route("/v1/bindings/{id}", put(plugins::bind).delete(plugins::unbind))
         .route("/v1/bindings/{id}/logs", get(plugins::logs))
+        .route(
+            "/v1/bindings/{id}/captures",
+            get(plugins::captures).delete(plugins::clear_captures),
+        )
+        .route("/v1/bindings/{id}/captures/{capture}", get(plugins::capture))
         .route("/v1/bindings/{id}/{action}", post(plugins::switch))
         .route("/v1/bindings/{id}/dead-letters", get(plugins::letters))
         .route(

@@ -1,6 +1,7 @@
 //! `penstock plugin bench`: what a call and a message cost, in the host of production, on the calling thread.
 
-use super::fixtures::{self, Given};
+use super::fixtures;
+use super::given::{Given, Scene};
 use super::turns::{self, CONNECT, OFFLINE, ROUTE, Turn};
 use super::{Bench, show};
 use crate::arguments::Options;
@@ -106,7 +107,7 @@ impl Work {
         match self {
             Work::Messages(given) => {
                 let messages: Vec<Given> = given.iter().cycle().take(batch).cloned().collect();
-                turns::of_messages(hook, &messages).remove(0)
+                turns::of_messages(hook, &messages, Scene::default()).remove(0)
             }
             Work::Alone(_, work) => Turn::alone((0, (**work).clone())),
         }
@@ -128,23 +129,32 @@ fn sample(options: &Options, local: &Local) -> Result<Sample> {
         ));
     }
     let all = fixtures::read(&folder::path(options))?;
-    let (name, fixture) = all.into_iter().next().context("fixtures: there is none")?;
+    // One without it may be there because it fails.
+    let (name, fixture) = all
+        .into_iter()
+        .find(|(_, fixture)| fixture.expect.is_some())
+        .context("fixtures: there is none with `expect`")?;
+    let scene = fixture.scene();
     local.keys.begin(&fixture.keys);
     local.places.begin(&fixture.http, &fixture.secrets);
     let connects = fixture.connects.first();
     let requests = fixture.requests.first();
     let alone = connects
-        .map(|connecting| Work::Alone("connections", Box::new(connecting.work())))
-        .or_else(|| requests.map(|asking| Work::Alone("requests", Box::new(asking.work()))));
+        .map(|connecting| Work::Alone("connections", Box::new(connecting.work(scene))))
+        .or_else(|| requests.map(|asking| Work::Alone("requests", Box::new(asking.work(scene)))));
     if let Some(work) = alone {
         return Ok((name, work, Some(fixture.config)));
     }
-    let channel = fixture.messages[0].channel();
+    let first = fixture.messages.first();
+    let channel = first
+        .with_context(|| format!("{name}: it has no messages; another file must come first"))?
+        .channel()
+        .clone();
     // One call is of one channel.
     let messages = fixture
         .messages
         .into_iter()
-        .filter(|given| given.channel() == channel)
+        .filter(|given| *given.channel() == channel)
         .collect();
     Ok((name, Work::Messages(messages), Some(fixture.config)))
 }

@@ -1,6 +1,6 @@
 //! Channels of the plugin that is tried: what it publishes is kept, what it reads are the messages of the fixture.
 
-use super::fixtures::Given;
+use super::given::{Given, Scene, group, stored};
 use penstock_core::admin::{MessagesAsk, PublishAsk};
 use penstock_core::message::Committed;
 use penstock_plugin_host::{Channels, PublishError, ReadError};
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectedPublish {
-    #[serde(default = "super::fixtures::group")]
+    #[serde(default = "group")]
     channel_type: u8,
     channel_id: String,
     /// A text, or JSON that the payload must be in any form.
@@ -55,10 +55,10 @@ impl Mail {
     }
 
     /// Holds these messages, and nothing is published yet.
-    pub(super) fn begin(&self, messages: &[Given]) {
+    pub(super) fn begin(&self, messages: &[Given], scene: Scene) {
         *self.lock() = Held {
             published: Vec::new(),
-            committed: super::fixtures::stored(messages),
+            committed: stored(messages, scene),
         };
     }
 

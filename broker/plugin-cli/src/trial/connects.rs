@@ -1,6 +1,7 @@
 //! Fixtures of `connect`: who wants to connect, and what the plugin must decide.
 
-use super::fixtures::{RefusalParts, WALL_MS};
+use super::fixtures::RefusalParts;
+use super::given::Scene;
 use penstock_core::client::Secret;
 use penstock_core::hooks::call::Work;
 use penstock_core::hooks::gates::{Decision, Request};
@@ -64,7 +65,7 @@ impl Connecting {
     }
 
     /// As one call.
-    pub(super) fn work(&self) -> Work {
+    pub(super) fn work(&self, scene: Scene) -> Work {
         Work::Connect {
             request: Box::new(Request {
                 uid: Uid::new(&self.uid),
@@ -73,7 +74,7 @@ impl Connecting {
                 flag: DeviceFlag(self.device_flag),
                 address: Arc::from(self.address.as_str()),
             }),
-            wall_ms: WALL_MS,
+            wall_ms: scene.time_ms,
         }
     }
 }

@@ -2,28 +2,20 @@
 
 use super::channels::ExpectedPublish;
 use super::connects::{Connecting, ExpectedDecision};
+use super::given::{Given, Scene, Statuses};
 use super::places::Exchange;
 use super::routes::{Asking, ExpectedAnswer};
 use anyhow::{Context as _, Result, ensure};
-use bytes::Bytes;
-use penstock_core::hooks::call::{Window, Work};
-use penstock_core::message::{Committed, Draft, Message, MessageFlags, Refusal};
-use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Seq, Uid};
+use penstock_core::message::Refusal;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The folder of fixtures.
 pub(super) const FOLDER: &str = "fixtures";
-/// The time of every fixture, ms since 1970: the plugin sees it as the time, so that a run is like the one before.
-pub(super) const WALL_MS: u64 = 1_700_000_000_000;
-/// The first message id.
-const MESSAGE_ID: i64 = 1_000;
-
 /// A case.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,37 +50,30 @@ pub(super) struct Fixture {
     /// Of offline, and of webhook for `msg.offline`: the recipients who are, ascending.
     #[serde(default)]
     pub(super) uids: Vec<String>,
-    /// What must come of it.
-    pub(super) expect: Expected,
+    /// Of webhook for `user.onlinestatus`, in place of messages: users that came or went.
+    pub(super) statuses: Option<Statuses>,
+    /// What the plugin sees as the time of what is not stored yet, ms since 1970.
+    time_ms: Option<u64>,
+    /// Which creation of the channel it is: a part of event ids.
+    incarnation: Option<u64>,
+    /// What must come of it; without it any answer will do, but there must be one.
+    pub(super) expect: Option<Expected>,
 }
 
-/// A message.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Given {
-    /// The sender.
-    from: String,
-    /// 1 a person, 2 a group.
-    #[serde(default = "group")]
-    channel_type: u8,
-    /// The channel; of two persons the canonical id.
-    channel_id: String,
-    /// A text, or any other JSON, which is sent as its text.
-    payload: Value,
-    #[serde(default)]
-    topic: String,
-    /// Seconds until it is no longer shown; 0 for ever.
-    #[serde(default)]
-    expire: u32,
-    #[serde(default)]
-    client_msg_no: Option<String>,
-    /// Times that it went through a plugin that published it.
-    #[serde(default)]
-    hops: u8,
-}
+impl Fixture {
+    /// What its calls have in common.
+    pub(super) fn scene(&self) -> Scene {
+        let usual = Scene::default();
+        Scene {
+            time_ms: self.time_ms.unwrap_or(usual.time_ms),
+            incarnation: self.incarnation.unwrap_or(usual.incarnation),
+        }
+    }
 
-pub(super) fn group() -> u8 {
-    ChannelKind::GROUP.0
+    /// Whether a payload or body in it is one that was not kept.
+    pub(super) fn stands_in(&self) -> bool {
+        self.messages.iter().any(Given::stands_in) || self.requests.iter().any(Asking::stands_in)
+    }
 }
 
 /// What must come of the messages.
@@ -244,170 +229,77 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, Fixture)>> {
 
 pub(super) fn parse(text: &str) -> Result<Fixture> {
     let fixture: Fixture = serde_json::from_str(text)?;
-    if let Expected::Answers(answers) = &fixture.expect {
-        ensure!(
-            fixture.messages.is_empty()
-                && fixture.connects.is_empty()
-                && answers.len() == fixture.requests.len(),
+    let Fixture {
+        messages,
+        connects,
+        requests,
+        statuses,
+        uids,
+        ..
+    } = &fixture;
+    let kinds = [
+        !messages.is_empty(),
+        !connects.is_empty(),
+        !requests.is_empty(),
+        statuses.is_some(),
+    ];
+    let kinds = kinds.into_iter().filter(|is_there| *is_there).count();
+    ensure!(
+        kinds <= 1,
+        "a case has messages, connects, requests or statuses: one of them"
+    );
+    match &fixture.expect {
+        Some(Expected::Answers(answers)) => ensure!(
+            answers.len() == requests.len(),
             "expect: {} responses for {} requests; there is one for each of the requests, and no messages or connects",
             answers.len(),
-            fixture.requests.len()
-        );
-        return Ok(fixture);
-    }
-    ensure!(
-        fixture.requests.is_empty(),
-        "expect: the response to each of the requests, such as {{\"response\":{{\"status\":200}}}}"
-    );
-    if let Expected::Decisions(decisions) = &fixture.expect {
-        ensure!(
-            fixture.messages.is_empty() && decisions.len() == fixture.connects.len(),
+            requests.len()
+        ),
+        Some(Expected::Decisions(decisions)) => ensure!(
+            decisions.len() == connects.len(),
             "expect: {} decisions for {} connects and {} messages; there is one for each of the connects, and no message",
             decisions.len(),
-            fixture.connects.len(),
-            fixture.messages.len()
-        );
-        return Ok(fixture);
+            connects.len(),
+            messages.len()
+        ),
+        Some(Expected::Verdicts(_) | Expected::Outcome(_)) => {
+            ensure!(
+                requests.is_empty(),
+                "expect: the response to each of the requests, such as {{\"response\":{{\"status\":200}}}}"
+            );
+            ensure!(
+                connects.is_empty(),
+                "expect: the decision on each of the connects, such as {{\"accept\":{{}}}} or {{\"deny\":{{}}}}"
+            );
+        }
+        None => {}
     }
+    ensure!(kinds == 1, "messages: at least one");
     ensure!(
-        fixture.connects.is_empty(),
-        "expect: the decision on each of the connects, such as {{\"accept\":{{}}}} or {{\"deny\":{{}}}}"
-    );
-    ensure!(!fixture.messages.is_empty(), "messages: at least one");
-    ensure!(
-        fixture.uids.is_empty() || fixture.messages.len() == 1,
+        uids.is_empty() || messages.len() == 1,
         "messages: {} of them; the uids of a case are of one message",
-        fixture.messages.len()
+        messages.len()
     );
-    if let Expected::Verdicts(verdicts) = &fixture.expect {
-        ensure!(
-            verdicts.len() == fixture.messages.len(),
-            "expect: {} verdicts for {} messages; there is one for each",
-            verdicts.len(),
-            fixture.messages.len()
-        );
-    } else {
-        let first = &fixture.messages[0];
-        let same = |message: &Given| message.channel() == first.channel();
-        ensure!(
-            fixture.messages.iter().all(same),
-            "messages: those of one case of persist-after or webhook are of one channel"
-        );
-    }
+    check_messages(&fixture)?;
     Ok(fixture)
 }
 
-impl Given {
-    /// A message of this payload, from nobody in particular.
-    pub(super) fn of(payload: &str) -> Given {
-        Given {
-            from: "ann".to_owned(),
-            channel_type: group(),
-            channel_id: "room".to_owned(),
-            payload: Value::String(payload.to_owned()),
-            topic: String::new(),
-            expire: 0,
-            client_msg_no: None,
-            hops: 0,
-        }
+fn check_messages(fixture: &Fixture) -> Result<()> {
+    let messages = &fixture.messages;
+    match &fixture.expect {
+        Some(Expected::Verdicts(verdicts)) => ensure!(
+            verdicts.len() == messages.len(),
+            "expect: {} verdicts for {} messages; there is one for each",
+            verdicts.len(),
+            messages.len()
+        ),
+        Some(Expected::Outcome(_)) => ensure!(
+            messages
+                .windows(2)
+                .all(|pair| pair[0].channel() == pair[1].channel()),
+            "messages: those of one case of persist-after or webhook are of one channel"
+        ),
+        Some(Expected::Answers(_) | Expected::Decisions(_)) | None => {}
     }
-
-    pub(super) fn channel(&self) -> ChannelKey {
-        ChannelKey::new(&self.channel_id, ChannelKind(self.channel_type))
-    }
-
-    /// The payload as it is sent.
-    pub(super) fn text(&self) -> String {
-        match &self.payload {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        }
-    }
-
-    fn draft(&self, at: usize) -> Draft {
-        Draft {
-            from_uid: Uid::new(&self.from),
-            client_msg_no: Arc::from(
-                self.client_msg_no
-                    .clone()
-                    .unwrap_or_else(|| format!("fixture-{at}")),
-            ),
-            flags: MessageFlags::default(),
-            setting: 0,
-            expire_s: self.expire,
-            topic: Arc::from(self.topic.as_str()),
-            payload: Bytes::from(self.text()),
-            origin: None,
-            subscribers: Arc::from([]),
-            attributes: None,
-            hops: self.hops,
-        }
-    }
-}
-
-/// The messages as one call of before-send.
-pub(super) fn before_send(messages: &[Given]) -> Work {
-    Work::BeforeSend {
-        drafts: messages
-            .iter()
-            .enumerate()
-            .map(|(at, given)| given.draft(at))
-            .collect(),
-        wall_ms: WALL_MS,
-    }
-}
-
-/// The messages as one call of persist-after.
-pub(super) fn persist_after(messages: &[Given]) -> Work {
-    Work::PersistAfter {
-        binding_incarnation: 1,
-        incarnation: Incarnation(1),
-        messages: committed(messages),
-    }
-}
-
-/// A message as one call of offline, for these recipients.
-pub(super) fn offline(message: &Given, uids: &[String]) -> Work {
-    Work::Offline {
-        incarnation: Incarnation(1),
-        message: Box::new(committed(std::slice::from_ref(message)).remove(0)),
-        uids: uids.iter().map(|uid| Uid::new(uid)).collect(),
-    }
-}
-
-/// The messages as a plugin reads them.
-pub(super) fn stored(messages: &[Given]) -> Vec<Arc<Committed>> {
-    let channels = messages.iter().map(Given::channel);
-    let stored = channels.zip(committed(messages)).map(|(channel, message)| {
-        Arc::new(Committed {
-            channel,
-            incarnation: Incarnation(1),
-            message,
-        })
-    });
-    stored.collect()
-}
-
-/// The messages as one call of webhook; with uids one message and recipients of it who are offline.
-pub(super) fn webhook(messages: &[Given], uids: &[String]) -> Work {
-    Work::Webhook {
-        window: Window {
-            binding_incarnation: 1,
-            incarnation: Incarnation(1),
-            first: Seq(1),
-            last: Seq(messages.len() as u64),
-        },
-        messages: committed(messages),
-        uids: uids.iter().map(|uid| Uid::new(uid)).collect(),
-    }
-}
-
-fn committed(messages: &[Given]) -> Vec<Message> {
-    let committed = |(at, given): (usize, &Given)| Message {
-        id: MessageId(MESSAGE_ID + at as i64),
-        seq: Seq(1 + at as u64),
-        stamp_ms: WALL_MS,
-        draft: given.draft(at),
-    };
-    messages.iter().enumerate().map(committed).collect()
+    Ok(())
 }

@@ -4,9 +4,13 @@ mod bench;
 mod channels;
 mod compare;
 mod connects;
+mod content;
 mod fixtures;
+mod given;
 mod keys;
 mod places;
+mod range;
+mod replay;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -16,6 +20,8 @@ pub(crate) use bench::run as bench;
 pub(crate) use channels::Mail;
 pub(crate) use keys::Table;
 pub(crate) use places::Places;
+pub(crate) use range::run as replay_range;
+pub(crate) use replay::run as replay_capture;
 
 use crate::arguments::Options;
 use crate::binding::{Binding, deadline};
@@ -24,7 +30,8 @@ use crate::folder;
 use crate::host::Local;
 use anyhow::{Context as _, Result, bail};
 use channels::ExpectedPublish;
-use fixtures::{Expected, Fixture, Given};
+use fixtures::{Expected, Fixture};
+use given::{Given, Scene};
 use penstock_core::hooks::call::{Answer, Call, Failed, Returned, Version};
 use penstock_core::hooks::pipeline::Failure;
 use penstock_plugin_host::{Inspected, LoadRequest, inspect};
@@ -94,7 +101,7 @@ fn write_outcome(name: &str, outcome: &Outcome, out: &mut dyn Write) -> Result<(
     } else {
         writeln!(out, "FAIL  {name}")?;
     }
-    for line in outcome.differences.iter().chain(&outcome.logged) {
+    for line in outcome.differences.iter().chain(&outcome.notes) {
         writeln!(out, "      {line}")?;
     }
     Ok(())
@@ -124,8 +131,8 @@ fn generated(hook: &str) -> [(String, Given); 3] {
 struct Outcome {
     /// What was not as expected, in words.
     differences: Vec<String>,
-    /// What the plugin logged when it was not.
-    logged: Vec<String>,
+    /// What the plugin logged when it was not; otherwise what it answered where nothing in particular is expected.
+    notes: Vec<String>,
     /// Time in the guest, of one call.
     call: Duration,
 }
@@ -134,7 +141,7 @@ impl Outcome {
     fn failed(why: String) -> Outcome {
         Outcome {
             differences: vec![why],
-            logged: Vec::new(),
+            notes: Vec::new(),
             call: Duration::ZERO,
         }
     }
@@ -182,18 +189,29 @@ impl<'a> Bench<'a> {
         };
         self.local.keys.begin(&fixture.keys);
         self.local.places.begin(&fixture.http, &fixture.secrets);
-        self.local.mail.begin(&fixture.messages);
+        self.local.mail.begin(&fixture.messages, fixture.scene());
         let mut outcome = self.case(
             &hook,
             &fixture.config,
             &turns::of_fixture(&hook, fixture),
-            &|at, returned| differences(&fixture.expect, at, returned),
+            &|at, returned| match &fixture.expect {
+                Some(expected) => differences(expected, at, returned),
+                None => survived(returned),
+            },
             &Left {
                 keys: fixture.expect_keys.as_ref(),
                 published: fixture.expect_published.as_deref(),
             },
         )?;
         outcome.differences.extend(self.local.places.differences());
+        if fixture.expect.is_none() && outcome.differences.is_empty() {
+            let with = match fixture.stands_in() {
+                true => ", with bytes that stand in for what was not kept",
+                false => "",
+            };
+            let note = format!("no `expect` says what must come: it answered{with}");
+            outcome.notes.push(note);
+        }
         Ok(outcome)
     }
 
@@ -202,11 +220,12 @@ impl<'a> Bench<'a> {
         let hook = self.hook();
         self.local.keys.begin(&BTreeMap::new());
         self.local.places.begin(&[], &BTreeMap::new());
-        self.local.mail.begin(&[]);
+        let scene = Scene::default();
+        self.local.mail.begin(&[], scene);
         self.case(
             &hook,
             config,
-            &turns::of_messages(&hook, std::slice::from_ref(given)),
+            &turns::of_messages(&hook, std::slice::from_ref(given), scene),
             &|_, returned| match returned {
                 Err(failed @ Failed::Call(_)) => vec![compare::failure(failed)],
                 _ => Vec::new(),
@@ -274,7 +293,7 @@ impl<'a> Bench<'a> {
         if !differences.is_empty() {
             return Outcome {
                 differences,
-                logged: self.logged(version),
+                notes: self.logged(version),
                 call: Duration::ZERO,
             };
         }
@@ -285,7 +304,7 @@ impl<'a> Bench<'a> {
         }
         Outcome {
             differences,
-            logged: Vec::new(),
+            notes: Vec::new(),
             call: self.call_time(version),
         }
     }
@@ -333,11 +352,24 @@ impl<'a> Bench<'a> {
     }
 
     fn logged(&self, version: &Version) -> Vec<String> {
-        let logs = self.local.host.logs(version, 0);
-        logs.lines
-            .iter()
-            .map(|line| format!("{} {}", line.level, line.text))
-            .collect()
+        let (lines, _) = self.logged_from(version, 0);
+        lines
+    }
+
+    /// The lines from this number on, and the number of the next one.
+    fn logged_from(&self, version: &Version, from: u64) -> (Vec<String>, u64) {
+        let lines = self.local.host.logs(version, from).lines;
+        let next = lines.last().map_or(from, |line| line.number + 1);
+        let lines = lines.iter().map(|line| format!("{} {}", line.level, line.text));
+        (lines.collect(), next)
+    }
+}
+
+/// Any answer will do, but poison, which gives the message up.
+fn survived(returned: &Returned) -> Vec<String> {
+    match returned {
+        Err(failed @ (Failed::Call(_) | Failed::Poison)) => vec![compare::failure(failed)],
+        _ => Vec::new(),
     }
 }
 
@@ -387,7 +419,7 @@ fn grants(inspected: &Inspected, binding: Option<&Binding>) -> BTreeSet<String> 
 
 fn show(returned: &Returned) -> String {
     match returned {
-        Ok(Answer::Verdicts(_)) => "verdicts".to_owned(),
+        Ok(Answer::Verdicts(verdicts)) => verdicts.iter().map(compare::show).collect::<Vec<_>>().join("; "),
         Ok(Answer::Decision(decision)) => connects::show(decision),
         Ok(Answer::Response(response)) => routes::show(response),
         Ok(Answer::Done { messages, .. }) => format!("{messages} done"),

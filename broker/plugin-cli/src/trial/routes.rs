@@ -1,8 +1,8 @@
 //! Fixtures of `route`: requests over HTTP, and what the plugin must answer.
 
 use super::compare::is_body;
-use super::fixtures::WALL_MS;
-use bytes::Bytes;
+use super::content::{Content, Forms};
+use super::given::Scene;
 use penstock_core::hooks::call::{HttpRequest, HttpResponse, Work};
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 /// Longest body that is shown of a difference, bytes.
 const SHOWN_BYTES: usize = 200;
 
-/// A request.
-#[derive(Clone, Debug, Deserialize)]
+/// A request as it is written.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asking {
+struct Written {
     #[serde(default = "get")]
     method: String,
     /// The path below the plugin's own, with its query.
@@ -22,9 +22,25 @@ pub(super) struct Asking {
     url: String,
     /// Names in small letters.
     #[serde(default)]
-    headers: BTreeMap<String, String>,
+    headers: Headers,
     /// A text, or any other JSON, which is sent as its text.
     body: Option<Value>,
+    body_base64: Option<String>,
+    body_bytes: Option<usize>,
+}
+
+/// Headers as an object, or as pairs where a name comes twice.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Headers {
+    Named(BTreeMap<String, String>),
+    Pairs(Vec<(String, String)>),
+}
+
+impl Default for Headers {
+    fn default() -> Headers {
+        Headers::Pairs(Vec::new())
+    }
 }
 
 fn get() -> String {
@@ -33,6 +49,38 @@ fn get() -> String {
 
 fn root() -> String {
     "/".to_owned()
+}
+
+/// A request.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Written")]
+pub(super) struct Asking {
+    method: String,
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Content,
+}
+
+impl TryFrom<Written> for Asking {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Asking, String> {
+        let forms = Forms {
+            value: written.body,
+            base64: written.body_base64,
+            length: written.body_bytes,
+        };
+        let body = forms.read("body").map_err(|error| format!("{error:#}"))?;
+        Ok(Asking {
+            method: written.method,
+            url: written.url,
+            headers: match written.headers {
+                Headers::Named(headers) => headers.into_iter().collect(),
+                Headers::Pairs(headers) => headers,
+            },
+            body: body.unwrap_or_default(),
+        })
+    }
 }
 
 /// What must come of it.
@@ -61,26 +109,26 @@ impl Asking {
         Asking {
             method: "POST".to_owned(),
             url: root(),
-            headers: BTreeMap::new(),
-            body: Some(Value::String(body.to_owned())),
+            headers: Vec::new(),
+            body: Content::text(body),
         }
     }
 
+    /// Whether its body is one that was not kept.
+    pub(super) fn stands_in(&self) -> bool {
+        self.body.stands_in
+    }
+
     /// As one call.
-    pub(super) fn work(&self) -> Work {
-        let body = match &self.body {
-            None => Bytes::new(),
-            Some(Value::String(text)) => Bytes::from(text.clone()),
-            Some(other) => Bytes::from(other.to_string()),
-        };
+    pub(super) fn work(&self, scene: Scene) -> Work {
         Work::Route {
             request: Box::new(HttpRequest {
                 method: self.method.clone(),
                 url: self.url.clone(),
-                headers: self.headers.clone().into_iter().collect(),
-                body,
+                headers: self.headers.clone(),
+                body: self.body.bytes.clone(),
             }),
-            wall_ms: WALL_MS,
+            wall_ms: scene.time_ms,
         }
     }
 }
@@ -108,6 +156,7 @@ pub(super) fn show(response: &HttpResponse) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     #[test]
     fn responses_are_compared() {

@@ -1,14 +1,20 @@
 //! Fixtures and their comparison.
 
 use super::compare::{outcome, verdict};
-use super::fixtures::{Expected, ExpectedVerdict, before_send, parse, read};
+use super::fixtures::{Expected, ExpectedVerdict, parse, read};
+use super::given::{Scene, before_send};
 use anyhow::Result;
 use bytes::Bytes;
-use penstock_core::hooks::call::{Answer, Failed, Work};
-use penstock_core::hooks::pipeline::{Rewrite, Verdict};
-use penstock_core::message::Refusal;
-use penstock_core::types::Reason;
+use penstock_core::hooks::call::{
+    Answer, Call, Digest, Failed, HttpRequest, StatusBatch, Version, Window, Work,
+};
+use penstock_core::hooks::pipeline::{Failure, Rewrite, Verdict};
+use penstock_core::hooks::registry::Captured;
+use penstock_core::message::{Draft, Message, MessageFlags, Refusal};
+use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, MessageId, Reason, Seq, SlotId, Uid};
+use penstock_plugin_host::input_of;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn fixture(messages: &str, expect: &str) -> Result<super::Fixture> {
     parse(&format!("{{\"messages\":[{messages}],\"expect\":{expect}}}"))
@@ -19,7 +25,7 @@ const MESSAGE: &str = r#"{"from":"ann","channel_id":"room","payload":{"type":1,"
 fn expected(text: &str) -> ExpectedVerdict {
     let fixture = fixture(MESSAGE, &format!("[{text}]")).expect("a fixture");
     match fixture.expect {
-        Expected::Verdicts(mut verdicts) => verdicts.remove(0),
+        Some(Expected::Verdicts(mut verdicts)) => verdicts.remove(0),
         other => panic!("{other:?}"),
     }
 }
@@ -105,7 +111,7 @@ fn what_is_named_is_compared_and_nothing_else() {
 
 #[test]
 fn outcomes_of_committed_messages_are_compared() -> Result<()> {
-    let Expected::Outcome(done) = fixture(MESSAGE, "{\"done\":1}")?.expect else {
+    let Some(Expected::Outcome(done)) = fixture(MESSAGE, "{\"done\":1}")?.expect else {
         panic!("an outcome")
     };
     let answer = |messages| {
@@ -123,7 +129,7 @@ fn outcomes_of_committed_messages_are_compared() -> Result<()> {
         outcome(&done, &Err(Failed::Poison)).as_deref(),
         Some("expected 1 done, got poison")
     );
-    let Expected::Outcome(poison) = fixture(MESSAGE, "{\"poison\":true}")?.expect else {
+    let Some(Expected::Outcome(poison)) = fixture(MESSAGE, "{\"poison\":true}")?.expect else {
         panic!("an outcome")
     };
     assert_eq!(outcome(&poison, &Err(Failed::Poison)), None);
@@ -225,7 +231,7 @@ fn payloads_are_text_or_json() -> Result<()> {
         "[{\"allow\":true},{\"allow\":true}]",
     )?;
     assert_eq!(fixture.messages[1].channel().kind.0, 1);
-    let Work::BeforeSend { drafts, .. } = before_send(&fixture.messages) else {
+    let Work::BeforeSend { drafts, .. } = before_send(&fixture.messages, Scene::default()) else {
         panic!("a call of before-send")
     };
     let json: serde_json::Value = serde_json::from_slice(&drafts[0].payload)?;
@@ -258,5 +264,134 @@ fn the_fixtures_of_a_folder_come_in_order_and_a_bad_one_is_named() -> Result<()>
     std::fs::write(folder.path().join("fixtures/c.json"), "{")?;
     let refused = format!("{:#}", read(folder.path()).expect_err("is bad"));
     assert!(refused.contains("c.json"), "{refused}");
+    Ok(())
+}
+
+/// What a broker captures of these calls, read again.
+fn captured(call: &Call) -> Result<super::Turn> {
+    let (input, _) = input_of(call, &serde_json::Map::new(), Captured::Payload);
+    let hook = input["hook"].as_str().unwrap_or_default().to_owned();
+    let mut turns = super::turns::of_fixture(&hook, &parse(&input.to_string())?);
+    assert_eq!(turns.len(), 1);
+    Ok(turns.remove(0))
+}
+
+fn draft(payload: &'static [u8]) -> Draft {
+    Draft {
+        from_uid: Uid::new("ann"),
+        client_msg_no: Arc::from("n"),
+        flags: MessageFlags {
+            sync_once: true,
+            ..MessageFlags::default()
+        },
+        setting: 2,
+        expire_s: 9,
+        topic: Arc::from("t"),
+        payload: Bytes::from_static(payload),
+        origin: None,
+        subscribers: Arc::from([]),
+        attributes: Some(Arc::from([
+            (Arc::from("z"), Arc::from("1")),
+            (Arc::from("a"), Arc::from("2")),
+        ])),
+        hops: 3,
+    }
+}
+
+fn message(seq: u64, payload: &'static [u8]) -> Message {
+    Message {
+        id: MessageId(i64::MAX - 1),
+        seq: Seq(seq),
+        stamp_ms: 1_234_567,
+        draft: draft(payload),
+    }
+}
+
+/// A call of every kind, but those whose input is never whole.
+fn works() -> [Work; 6] {
+    let incarnation = Incarnation(77);
+    let messages = vec![message(4, b"{ \"a\":1}"), message(9, b"\xff\x00")];
+    [
+        Work::BeforeSend {
+            drafts: vec![draft(b""), draft(b"text"), draft(b"\xff")],
+            wall_ms: 5,
+        },
+        Work::PersistAfter {
+            binding_incarnation: 1,
+            incarnation,
+            messages: messages.clone(),
+        },
+        Work::Offline {
+            incarnation,
+            message: Box::new(message(4, b"x")),
+            uids: vec![Uid::new("bob"), Uid::new("eve")],
+        },
+        Work::Webhook {
+            window: Window {
+                binding_incarnation: 1,
+                incarnation,
+                first: Seq(4),
+                last: Seq(9),
+            },
+            messages,
+            uids: Vec::new(),
+        },
+        Work::Route {
+            request: Box::new(HttpRequest {
+                method: "PUT".to_owned(),
+                url: "/a?b".to_owned(),
+                headers: vec![("x".to_owned(), "2".to_owned()), ("x".to_owned(), "1".to_owned())],
+                body: Bytes::from_static(b"\xfe"),
+            }),
+            wall_ms: 6,
+        },
+        Work::OnlineStatus(StatusBatch {
+            binding_incarnation: 1,
+            slot: SlotId(7),
+            number: 8,
+            wall_ms: 9,
+            statuses: vec!["ann-1-1".to_owned()],
+        }),
+    ]
+}
+
+#[test]
+fn what_a_broker_captures_is_asked_again_as_it_was() -> Result<()> {
+    for work in works() {
+        let alone = matches!(work, Work::Route { .. } | Work::OnlineStatus(_));
+        let call = Call {
+            version: Version {
+                binding: Arc::from("b"),
+                digest: Digest([0; 32]),
+                generation: 1,
+            },
+            channel: (!alone).then(|| ChannelKey::new("room", ChannelKind::GROUP)),
+            within: Duration::from_secs(1),
+            work,
+        };
+        let turn = captured(&call)?;
+        assert_eq!((turn.work, turn.channel), (call.work, call.channel));
+    }
+    Ok(())
+}
+
+#[test]
+fn without_what_must_come_a_case_is_one_all_the_same() -> Result<()> {
+    let case = parse(&format!("{{\"messages\":[{MESSAGE}]}}"))?;
+    assert!(case.expect.is_none() && !case.stands_in());
+    let survived = super::survived;
+    assert!(survived(&Ok(Answer::Verdicts(vec![reject()]))).is_empty());
+    assert!(survived(&Err(Failed::Retry { after: None })).is_empty());
+    assert_eq!(survived(&Err(Failed::Poison)), ["poison"]);
+    assert_eq!(survived(&Err(Failed::Call(Failure::Trap))).len(), 1);
+    let cut = r#"{"messages":[{"from":"a","channel_id":"r","payload_bytes":3}]}"#;
+    assert!(parse(cut)?.stands_in());
+    let two = format!(r#"{{"messages":[{MESSAGE}],"connects":[{{"uid":"a"}}]}}"#);
+    assert!(
+        parse(&two)
+            .expect_err("two kinds")
+            .to_string()
+            .contains("one of them")
+    );
     Ok(())
 }

@@ -99,24 +99,32 @@ impl State {
             expire_s: message.expire_seconds,
         };
         let call = (self.publishing.as_mut(), &self.granted.publish);
+        let began = Instant::now();
         let sent = self.post.publish(&self.plugin, call, wanted, within);
-        self.board.count(|status| match &sent {
-            Ok(()) => status.published += 1,
-            Err(error) => *status.publish_errors.entry(error.name()).or_default() += 1,
+        self.board.count(|status| {
+            status.host_s += began.elapsed().as_secs_f64();
+            match &sent {
+                Ok(()) => status.published += 1,
+                Err(error) => *status.publish_errors.entry(error.name()).or_default() += 1,
+            }
         });
         sent.map_err(SendFailed::from)
     }
 
     fn read(&self, channel: ChannelKey, part: (u64, u32)) -> Read {
+        let began = Instant::now();
         let found = if self.publishing.is_some() {
             let reader = (&*self.plugin, &self.granted.messages);
             self.post.read(reader, channel, part, self.left_for_channels())
         } else {
             Err(ReadError::NotGranted)
         };
-        self.board.count(|status| match &found {
-            Ok(_) => status.reads += 1,
-            Err(error) => *status.read_errors.entry(error.name()).or_default() += 1,
+        self.board.count(|status| {
+            status.host_s += began.elapsed().as_secs_f64();
+            match &found {
+                Ok(_) => status.reads += 1,
+                Err(error) => *status.read_errors.entry(error.name()).or_default() += 1,
+            }
         });
         let frame = found.map_err(ReadFailed::from)?;
         Ok((frame.arena, frame.index))

@@ -50,8 +50,10 @@ impl State {
         self.until.saturating_duration_since(Instant::now()).min(WITHIN)
     }
 
-    fn counted<T>(&self, result: Result<T, KeyError>) -> Result<T, KeyError> {
+    /// Counts an operation that began then.
+    fn counted<T>(&self, began: Instant, result: Result<T, KeyError>) -> Result<T, KeyError> {
         self.board.count(|status| {
+            status.host_s += began.elapsed().as_secs_f64();
             status.key_operations += 1;
             if let Err(error) = &result {
                 *status.key_errors.entry(error.name()).or_default() += 1;
@@ -61,8 +63,9 @@ impl State {
     }
 
     fn change(&self, key: &str, operation: KeyOperation) -> Result<KeyOutcome, Error> {
+        let began = Instant::now();
         let changed = self.desk.change(&self.plugin, key, operation, self.left());
-        self.counted(changed).map_err(Error::from)
+        self.counted(began, changed).map_err(Error::from)
     }
 }
 
@@ -79,7 +82,7 @@ pub(super) fn link_kv(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut keys = linker.instance(&interface("kv"))?;
     keys.func_wrap("get", |store: Store<'_>, (key,): (String,)| {
         let state = store.data();
-        let read = state.counted(state.desk.get(&state.plugin, &key, state.left()));
+        let read = state.counted(Instant::now(), state.desk.get(&state.plugin, &key, state.left()));
         let read = read.map(|value| value.map(|value| value.to_vec()));
         Ok((read.map_err(Error::from),))
     })?;
@@ -118,7 +121,7 @@ pub(super) fn link_kv_read(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         "get",
         |store: StoreContextMut<'_, State>, (key,): (String,)| {
             let state = store.data();
-            let read = state.counted(state.desk.read(&state.plugin, &key, state.left()));
+            let read = state.counted(Instant::now(), state.desk.read(&state.plugin, &key, state.left()));
             match read {
                 Ok(value) => Ok((value.map(|value| value.to_vec()),)),
                 // No such key can be there.

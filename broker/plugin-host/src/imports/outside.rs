@@ -55,7 +55,9 @@ impl State {
             Err(unanswered) => unanswered.error.name(),
         };
         self.board.count(|status| {
-            status.http_s += began.elapsed().as_secs_f64();
+            let took = began.elapsed().as_secs_f64();
+            status.http_s += took;
+            status.host_s += took;
             *status.http_requests.entry(outcome).or_default() += 1;
         });
         answered.map(response).map_err(|unanswered| {

@@ -1,6 +1,6 @@
 //! What each hook asks a guest, and what its answer means.
 
-use super::{Guest, PAYLOAD_BYTES_MAX};
+use super::{Guest, PAYLOAD_BYTES_MAX, frame_bytes};
 use crate::chance::seed_of;
 use crate::contract::{Done, Event, FailureKind, GuestFailure, Operation, SharedFrame};
 use crate::frame::{self, Frame};
@@ -26,6 +26,7 @@ impl Guest {
             .map_or(0, |draft| seed_of(draft.client_msg_no.as_bytes(), wall_ms));
         self.moment(wall_ms, seed);
         if let Some(function) = self.functions.typed {
+            self.crossed.0 += drafts.iter().map(|draft| draft.payload.len()).sum::<usize>();
             let messages = drafts
                 .iter()
                 .map(|draft| typed::outgoing(channel, draft))
@@ -40,6 +41,7 @@ impl Guest {
         };
         let frame = self.frame(|frame| frame.fill_wanted(channel, drafts, wall_ms));
         let ((arena, index),) = self.run(&function, frame)?;
+        self.crossed.1 += frame_bytes(&arena, &index);
         frame::verdicts(&arena, &index, drafts, PAYLOAD_BYTES_MAX)
             .map(Answer::Verdicts)
             .map_err(|error| self.bad(&error.to_string()))
@@ -61,7 +63,9 @@ impl Guest {
             return Err(Failed::Call(Failure::NotReady));
         };
         self.moment(wall_ms, seed_of(request.url.as_bytes(), wall_ms));
+        self.crossed.0 += request.url.len() + request.body.len();
         let (found,) = self.run(&function, (routes::request(request),))?;
+        self.crossed.1 += found.body.len();
         routes::checked(found)
             .map(Answer::Response)
             .map_err(|why| self.bad(&why))
@@ -91,6 +95,7 @@ impl Guest {
             return Err(Failed::Call(Failure::NotReady));
         };
         let (arena, index) = self.committed(channel, incarnation, std::slice::from_ref(message));
+        self.crossed.0 += uids.iter().map(|uid| uid.as_str().len()).sum::<usize>();
         let (result,) = self.run(&function, (arena, index, texts(uids)))?;
         match result {
             Ok(done) if done as usize <= uids.len() => Ok(Answer::Done {
@@ -127,11 +132,18 @@ impl Guest {
         let Some(function) = self.functions.render else {
             return Err(Failed::Call(Failure::NotReady));
         };
+        self.crossed.0 += uids.iter().map(String::len).sum::<usize>();
         let (result,) = self.run(&function, (event, arena, index, uids))?;
         match result {
-            Ok(requests) => requests::checked(requests)
-                .map(Answer::Requests)
-                .map_err(|why| self.bad(&why)),
+            Ok(requests) => {
+                let bodies = requests
+                    .iter()
+                    .map(|request| request.url.len() + request.body.len());
+                self.crossed.1 += bodies.sum::<usize>();
+                requests::checked(requests)
+                    .map(Answer::Requests)
+                    .map_err(|why| self.bad(&why))
+            }
             Err(failure) => Err(self.failure("webhook", &failure)),
         }
     }
@@ -158,7 +170,7 @@ impl Guest {
         self.frame(|frame| frame.fill_committed(channel, incarnation, messages))
     }
 
-    fn done(&self, done: Done, messages: usize) -> Returned {
+    fn done(&mut self, done: Done, messages: usize) -> Returned {
         let count = done.messages as usize;
         if count > messages {
             return Err(self.bad(&format!("{count} messages done of {messages}")));
@@ -168,6 +180,7 @@ impl Guest {
         }
         let mut changes = Vec::with_capacity(done.changes.len());
         for change in done.changes {
+            self.crossed.1 += change.key.len();
             if change.message >= done.messages {
                 return Err(self.bad(&format!(
                     "a change for message {}, but {count} are done",
@@ -178,10 +191,13 @@ impl Guest {
                 message: change.message,
                 key: Arc::from(change.key),
                 operation: match change.change {
-                    Operation::Set(value) => KvOperation::Set {
-                        value: Bytes::from(value.value),
-                        ttl_ms: value.ttl_ms,
-                    },
+                    Operation::Set(value) => {
+                        self.crossed.1 += value.value.len();
+                        KvOperation::Set {
+                            value: Bytes::from(value.value),
+                            ttl_ms: value.ttl_ms,
+                        }
+                    }
                     Operation::Increment(by) => KvOperation::Increment(by),
                     Operation::Delete => KvOperation::Delete,
                 },
@@ -193,8 +209,8 @@ impl Guest {
         })
     }
 
-    fn failure(&self, hook: &str, failure: &GuestFailure) -> Failed {
-        self.log("warn", format!("{hook} failed: {}", failure.message));
+    fn failure(&mut self, hook: &str, failure: &GuestFailure) -> Failed {
+        self.went_wrong("warn", format!("{hook} failed: {}", failure.message));
         let after = (failure.after_ms > 0).then(|| Duration::from_millis(u64::from(failure.after_ms)));
         match failure.kind {
             FailureKind::Poison => Failed::Poison,

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Accepts as whoever showed what as the token: the uid is the token.
-const TOKEN_IS_UID: &str =
+pub(super) const TOKEN_IS_UID: &str =
     "(call $accept (local.get $token) (local.get $token-length) (i32.const 1) (i32.const 1))";
 
-fn connect(token: &str) -> Work {
+pub(super) fn connect(token: &str) -> Work {
     Work::Connect {
         request: Box::new(Request {
             uid: Uid::new("ann"),

@@ -2,6 +2,7 @@
 
 mod admission;
 mod bombs;
+mod captures;
 mod connect;
 mod golden;
 mod guests;

@@ -1,9 +1,10 @@
 //! Calls on the thread of their caller, which spares them the way to a thread of the host and back. A shard is such a caller: it
 //! must not be held up, so only what proved to be quick runs there, and nothing is started or dropped there.
 
-use super::lanes::{Crew, Errand};
+use super::lanes::{Crew, Errand, Failing};
 use super::pace::{MESSAGES_MAX, Ran};
-use super::{Workshop, failure_of};
+use super::{Workshop, failure_of, trace};
+use crate::captures::Fault;
 use crate::instance::{Ended, Guest, Prepared};
 use crate::patience::Patience;
 use penstock_core::hooks::call::{Call, Returned, Version, Work};
@@ -46,6 +47,7 @@ impl Workshop {
         let Some(mut taken) = self.take(&call.version) else {
             return Err(call);
         };
+        let span = trace::span(&call).entered();
         let began = Instant::now();
         let ended = taken.guest.call(&call, Patience::Shard, &self.ticker);
         let took = began.elapsed();
@@ -61,8 +63,24 @@ impl Workshop {
         // What ran too long for a shard has its deadline still before it, and a filter does nothing that must not be done twice.
         let left = call.within.saturating_sub(took);
         let again = overran && !left.is_zero();
+        trace::ended(&ended.returned, Duration::ZERO, Some(&ran));
+        drop(span);
         count(&taken.prepared, &ran, &ended, again);
-        self.settle(&call.version, taken, ended.retired, (ran, began + took));
+        let fault = Fault::of(&ended.returned, ended.error, took).filter(|_| !again);
+        let fault = fault.filter(|fault| self.captures.admit(&call, fault));
+        // What it was asked is written down elsewhere; a copy of the call shares its payloads.
+        let failing = fault.map(|fault| {
+            Box::new(Failing {
+                call: Call::clone(&call),
+                fault,
+            })
+        });
+        self.settle(
+            &call.version,
+            taken,
+            (ended.retired, failing),
+            (ran, began + took),
+        );
         if again {
             call.within = left;
             return Err(call);
@@ -90,7 +108,7 @@ impl Workshop {
         &self,
         version: &Version,
         taken: Taken,
-        retired: Option<&'static str>,
+        (retired, failing): (Option<&'static str>, Option<Box<Failing>>),
         (ran, now): (Ran, Instant),
     ) {
         let mut lanes = self.lock();
@@ -104,12 +122,16 @@ impl Workshop {
         let Some(gone) = gone else { return };
         if lanes.stopped || lanes.errands.len() >= ERRANDS_MAX {
             drop(lanes);
+            if failing.is_some() {
+                self.captures.pass_over(&version.binding);
+            }
             return drop(gone);
         }
         lanes.errands.push_back(Errand {
             version: version.clone(),
             prepared: taken.prepared,
             gone,
+            failing,
         });
         self.wake[Crew::Inside as usize].notify_one();
     }
@@ -119,7 +141,7 @@ impl Workshop {
 fn count(prepared: &Prepared, ran: &Ran, ended: &Ended, again: bool) {
     prepared.board.count(|status| {
         status.guest_s += ran.took.as_secs_f64();
-        status.memory_high = status.memory_high.max(ended.memory);
+        status.charge(&ended.usage);
         if let Some(reason) = ended.retired {
             *status.retired.entry(reason).or_default() += 1;
         }

@@ -1,6 +1,7 @@
 //! Where calls wait: a lane for each version.
 
 use super::pace::{Change, Pace, Ran};
+use crate::captures::Fault;
 use crate::instance::{Guest, Prepared};
 use crate::status::Board;
 use penstock_core::hooks::call::{Call, Returned, Version};
@@ -107,6 +108,14 @@ pub(super) struct Errand {
     pub(super) version: Version,
     pub(super) prepared: Arc<Prepared>,
     pub(super) gone: Guest,
+    /// Its last call, if that is to be captured.
+    pub(super) failing: Option<Box<Failing>>,
+}
+
+/// A call that failed, to be captured by a thread that has the time.
+pub(super) struct Failing {
+    pub(super) call: Call,
+    pub(super) fault: Fault,
 }
 
 /// What a thread does next.

@@ -4,13 +4,16 @@
 mod inline;
 mod lanes;
 mod pace;
+mod trace;
 
+use crate::captures::{Captures, Fault};
 use crate::engine::Ticker;
 use crate::instance::{Guest, Prepared};
 use crate::patience::Patience;
 use crate::refused::Refused;
+use crate::status::Usage;
 pub(crate) use lanes::Crew;
-use lanes::{Errand, Job, Lanes, Reply, TEND, Task, Turn};
+use lanes::{Errand, Failing, Job, Lanes, Reply, TEND, Task, Turn};
 use pace::Ran;
 use penstock_core::hooks::call::{Call, Failed, Returned, Version, Work};
 use penstock_core::hooks::pipeline::Failure;
@@ -33,6 +36,8 @@ pub(crate) struct Workshop {
     threads: [usize; Crew::ALL.len()],
     /// Warm instances of one version: as many as run at a time, and some for callers that run it themselves.
     warm_max: usize,
+    /// The inputs of calls that failed.
+    pub(crate) captures: Captures,
 }
 
 /// What became of a call.
@@ -44,8 +49,9 @@ struct Worked {
     retired: Option<&'static str>,
     /// How it ran, if it did.
     ran: Option<Ran>,
-    /// Memory of the instance after it, bytes; 0 when it did not run.
-    memory: u64,
+    /// What went wrong, in words.
+    error: Option<String>,
+    usage: Usage,
 }
 
 impl Worked {
@@ -56,8 +62,15 @@ impl Worked {
             guest,
             retired: None,
             ran: None,
-            memory: 0,
+            error: None,
+            usage: Usage::default(),
         }
+    }
+
+    /// What is to be captured of it, if the guest failed.
+    fn fault(&mut self) -> Option<Fault> {
+        let took = self.ran.as_ref()?.took;
+        Fault::of(&self.returned, self.error.take(), took)
     }
 
     /// The instance for the next call, and the one that ends.
@@ -79,6 +92,7 @@ impl Workshop {
             ticker,
             threads: [threads, OUTSIDE_SHARE * threads],
             warm_max: threads,
+            captures: Captures::default(),
         }
     }
 
@@ -316,6 +330,10 @@ impl Workshop {
                 Task::Replace(errand) => {
                     drop(errand.gone);
                     self.refill(&errand.version, &errand.prepared);
+                    if let Some(failing) = errand.failing {
+                        let Failing { call, fault } = *failing;
+                        self.captures.keep(&call, &errand.prepared, fault);
+                    }
                 }
             }
         }
@@ -329,7 +347,8 @@ impl Workshop {
             guest,
             follows,
         } = turn;
-        let worked = self.work(&job.call, job.since.elapsed(), &prepared, guest);
+        let mut worked = self.work(&job.call, job.since.elapsed(), &prepared, guest);
+        let fault = worked.fault();
         let (kept, gone) = Worked::split(worked.guest, worked.retired);
         let retired = kept.is_none();
         self.ended(&job.call.version, (lane, follows), kept, worked.ran);
@@ -338,6 +357,9 @@ impl Workshop {
         drop(gone);
         if retired {
             self.refill(&job.call.version, &prepared);
+        }
+        if let Some(fault) = fault.filter(|fault| self.captures.admit(&job.call, fault)) {
+            self.captures.keep(&job.call, &prepared, fault);
         }
     }
 
@@ -372,6 +394,7 @@ impl Workshop {
     }
 
     fn work(&self, call: &Call, waited: Duration, prepared: &Arc<Prepared>, guest: Option<Guest>) -> Worked {
+        let _span = trace::span(call).entered();
         let left = call.within.saturating_sub(waited);
         let worked = if left.is_zero() {
             // Who asked has given up by now, and the guest is not to blame.
@@ -379,11 +402,12 @@ impl Workshop {
         } else {
             self.call(call, left, prepared, guest)
         };
+        trace::ended(&worked.returned, waited, worked.ran.as_ref());
         prepared.board.count(|status| {
             status.calls += 1;
             status.queue_s += waited.as_secs_f64();
             status.messages += messages(call);
-            status.memory_high = status.memory_high.max(worked.memory);
+            status.charge(&worked.usage);
             if let Some(ran) = &worked.ran {
                 status.guest_s += ran.took.as_secs_f64();
             }
@@ -423,7 +447,8 @@ impl Workshop {
             guest: Some(guest),
             retired: ended.retired,
             ran: Some(ran),
-            memory: ended.memory,
+            error: ended.error,
+            usage: ended.usage,
         }
     }
 }

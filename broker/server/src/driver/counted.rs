@@ -1,7 +1,8 @@
 //! Numbers that the shards post for `/metrics`, so that a scrape never waits for a shard.
 
-use penstock_core::shard::{Counters, View};
-use std::sync::{Mutex, PoisonError};
+use penstock_core::shard::{Counters, Lag, View};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Sums over all shards of a node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,13 +23,21 @@ pub struct Counted {
     pub hosted: u64,
 }
 
+/// How far each binding that follows channels is behind, by its id.
+pub type Lags = BTreeMap<Arc<str>, Lag>;
+
 /// The newest numbers of each shard.
 #[derive(Debug)]
-pub(super) struct Board(Mutex<Vec<Counted>>);
+pub(super) struct Board(Mutex<Vec<(Counted, Lags)>>);
 
 impl Board {
     pub(super) fn new(shards: usize) -> Board {
-        Board(Mutex::new(vec![Counted::default(); shards]))
+        Board(Mutex::new(vec![Default::default(); shards]))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Counted, Lags)>> {
+        // Numbers are whole, whatever a holder died of.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn post(&self, shard: u16, view: &View) {
@@ -41,15 +50,32 @@ impl Board {
             opening: view.opening as u64,
             hosted: view.hosted as u64,
         };
-        let mut board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = board.get_mut(usize::from(shard)) {
+        if let Some((place, _)) = self.lock().get_mut(usize::from(shard)) {
             *place = counted;
         }
     }
 
+    pub(super) fn post_lags(&self, shard: u16, lags: Lags) {
+        if let Some((_, place)) = self.lock().get_mut(usize::from(shard)) {
+            *place = lags;
+        }
+    }
+
+    pub(super) fn lags(&self) -> Lags {
+        let mut sum = Lags::new();
+        for (_, lags) in self.lock().iter() {
+            for (binding, lag) in lags {
+                let place = sum.entry(Arc::clone(binding)).or_default();
+                *place = place.plus(*lag);
+            }
+        }
+        sum
+    }
+
     pub(super) fn sum(&self) -> Counted {
-        let board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        board.iter().fold(Counted::default(), |sum, one| Counted {
+        let board = self.lock();
+        let counted = board.iter().map(|(counted, _)| counted);
+        counted.fold(Counted::default(), |sum, one| Counted {
             counters: sum.counters.plus(&one.counters),
             sessions: sum.sessions + one.sessions,
             unacknowledged: sum.unacknowledged + one.unacknowledged,

@@ -16,7 +16,7 @@ mod thread;
 
 pub use answers::Answers;
 pub use clock::Clock;
-pub use counted::Counted;
+pub use counted::{Counted, Lags};
 pub use mailbox::{Drained, Mailbox};
 pub use shared::{Clients, Fatal, Plugins, Transport};
 
@@ -141,6 +141,12 @@ impl Node {
     #[must_use]
     pub fn counted(&self) -> Counted {
         self.shared.counted.sum()
+    }
+
+    /// How far each binding that follows channels is behind in the channels that are led here, as of some seconds ago.
+    #[must_use]
+    pub fn lags(&self) -> Lags {
+        self.shared.counted.lags()
     }
 
     /// Refuses new work and ends the shards once their queues are empty; then nothing more is written.

@@ -19,6 +19,8 @@ const EVENTS_TOGETHER: usize = 64;
 const FRAMES_TOGETHER_MAX: usize = 256;
 /// So long may plugins keep this thread between two looks at elections and deadlines, and a call that is begun then a little longer.
 const PLUGIN_PATIENCE: Duration = Duration::from_millis(1);
+/// How often it is counted how far plugins are behind, which looks at every channel.
+const LAGS_EVERY: Duration = Duration::from_secs(5);
 
 /// A shard and all it needs to run.
 pub(super) struct ShardThread {
@@ -34,6 +36,8 @@ pub(super) struct ShardThread {
     /// What is left for them.
     patience: Duration,
     space_low: bool,
+    /// When it is counted next how far plugins are behind.
+    lags_at: Duration,
 }
 
 impl ShardThread {
@@ -48,6 +52,7 @@ impl ShardThread {
             returned: VecDeque::new(),
             patience: PLUGIN_PATIENCE,
             space_low: false,
+            lags_at: Duration::ZERO,
         }
     }
 
@@ -83,6 +88,10 @@ impl ShardThread {
         if self.shard.next_deadline().is_some_and(|at| at <= now.monotonic) {
             self.step(Event::Expired);
             self.shared.counted.post(self.index, &self.shard.summary());
+        }
+        if now.monotonic >= self.lags_at {
+            self.lags_at = now.monotonic + LAGS_EVERY;
+            self.shared.counted.post_lags(self.index, self.shard.lags());
         }
     }
 

@@ -1,6 +1,7 @@
 //! The plugins as the HTTP API sees them.
 
-use super::Plugins;
+use super::{Plugins, following};
+use crate::driver::Node;
 use bytes::Bytes;
 use penstock_core::hooks::call::Digest;
 use penstock_core::hooks::registry::{Artifact, Binding};
@@ -23,15 +24,17 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 /// The plugins as the HTTP API sees them.
 pub struct Api {
     plugins: Arc<Plugins>,
+    node: Arc<Node>,
     uploads: Semaphore,
 }
 
 impl Api {
-    /// Of these plugins.
+    /// Of these plugins, which run on this node.
     #[must_use]
-    pub fn new(plugins: &Arc<Plugins>) -> Api {
+    pub fn new(plugins: &Arc<Plugins>, node: &Arc<Node>) -> Api {
         Api {
             plugins: Arc::clone(plugins),
+            node: Arc::clone(node),
             uploads: Semaphore::new(UPLOADS_MAX),
         }
     }
@@ -81,8 +84,24 @@ impl http::Plugins for Api {
         self.plugins.status()
     }
 
+    fn following(&self) -> Value {
+        following::show(&self.node)
+    }
+
     fn logs(&self, binding: &str) -> Value {
         self.plugins.logs(binding)
+    }
+
+    fn captures(&self, binding: &str) -> Value {
+        self.plugins.captures(binding)
+    }
+
+    fn capture(&self, binding: &str, id: &str) -> Option<Value> {
+        self.plugins.capture(binding, id)
+    }
+
+    fn clear_captures(&self, binding: &str) -> usize {
+        self.plugins.clear_captures(binding)
     }
 
     fn api(&self) -> Value {

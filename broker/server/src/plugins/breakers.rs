@@ -111,6 +111,31 @@ impl Board {
             let openings = known.openings.get(*binding).copied().unwrap_or(0);
             let _ = writeln!(out, "{name}{{binding=\"{binding}\"}} {openings}");
         }
+        let name = "penstock_plugin_info";
+        help(
+            out,
+            name,
+            "gauge",
+            "1 for each version that a plugin has: what runs, what ran before, the candidate of a rollout.",
+        );
+        for (plugin, state) in &known.registry.plugins {
+            let roles = [
+                ("active", state.active.as_ref()),
+                ("previous", state.previous.as_ref()),
+                (
+                    "candidate",
+                    state.rollout.as_ref().map(|rollout| &rollout.artifact),
+                ),
+            ];
+            for (role, artifact) in roles {
+                let Some(artifact) = artifact else { continue };
+                let digest = artifact.digest;
+                let _ = writeln!(
+                    out,
+                    "{name}{{plugin=\"{plugin}\",role=\"{role}\",digest=\"{digest}\"}} 1"
+                );
+            }
+        }
         let name = "penstock_plugin_quarantined";
         help(out, name, "gauge", "Versions of a plugin that are quarantined.");
         for (plugin, state) in &known.registry.plugins {

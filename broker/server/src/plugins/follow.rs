@@ -31,6 +31,9 @@ pub async fn follow(
         let now = Arc::clone(&registry.borrow_and_update());
         keeper.plugins.breakers.learn(&now);
         keeper.plugins.webhooks.learn(&now);
+        let bindings = now.bindings().iter().map(|bound| &bound.binding);
+        let wanted = bindings.map(|binding| (Arc::clone(&binding.id), binding.capture));
+        keeper.plugins.host.captures().learn(&wanted.collect());
         keeper.load(&now);
         keeper.report(&now, &node);
         if registry.changed().await.is_err() {

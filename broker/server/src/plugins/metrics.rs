@@ -1,7 +1,7 @@
 //! What plugins cost, for `/metrics`. A series carries the binding's id, of which there is a bounded number (S25).
 
 use crate::metrics::help;
-use penstock_plugin_host::{Status, VersionStatus};
+use penstock_plugin_host::{PoolStatus, Status, VersionStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -25,15 +25,65 @@ pub(super) fn render(status: &Status, failed: usize, out: &mut String) {
             let _ = writeln!(out, "{name}{{binding=\"{binding}\"}} {}", value(counted));
         }
     }
-    let high = "penstock_plugin_memory_high_bytes";
-    help(out, high, "gauge", "Highest memory of one instance after a call.");
-    for (binding, counted) in &bindings {
-        let _ = writeln!(out, "{high}{{binding=\"{binding}\"}} {}", counted.memory_high);
+    for (name, text, value) in GAUGES {
+        help(out, name, "gauge", text);
+        for (binding, counted) in &bindings {
+            let _ = writeln!(out, "{name}{{binding=\"{binding}\"}} {}", value(counted));
+        }
     }
     for (name, text, counts) in LABELLED {
         labelled(out, &bindings, name, text, counts);
     }
 }
+
+/// Appends what the pool of instances holds, which all plugins share.
+pub(super) fn render_pool(pool: &PoolStatus, out: &mut String) {
+    let series: [(&str, &str, u64); 5] = [
+        (
+            "penstock_plugin_pool_instances",
+            "Instances of the pool that are in use.",
+            pool.instances,
+        ),
+        (
+            "penstock_plugin_pool_memories",
+            "Linear memories of the pool that are in use.",
+            pool.memories,
+        ),
+        (
+            "penstock_plugin_pool_tables",
+            "Tables of the pool that are in use.",
+            pool.tables,
+        ),
+        (
+            "penstock_plugin_pool_memories_warm",
+            "Linear memories that nobody uses, kept for the next instance of the same plugin.",
+            pool.memories_warm,
+        ),
+        (
+            "penstock_plugin_pool_resident_bytes",
+            "What those keep of the machine's memory.",
+            pool.resident_bytes,
+        ),
+    ];
+    for (name, text, value) in series {
+        help(out, name, "gauge", text);
+        let _ = writeln!(out, "{name} {value}");
+    }
+}
+
+/// Name, help and value of what is there now.
+type Gauge = (&'static str, &'static str, fn(&VersionStatus) -> u64);
+
+const GAUGES: [Gauge; 2] = [
+    ("penstock_plugin_instances", "Instances that live.", |status| {
+        status.created.saturating_sub(status.ended)
+    }),
+    (
+        "penstock_plugin_memory_high_bytes",
+        "Highest memory of one instance after a call.",
+        |status| status.memory_high,
+    ),
+];
 
 /// Counters with a label beside the binding: name and label, help, counts.
 type Labelled = (
@@ -113,7 +163,7 @@ type Series = (&'static str, &'static str, fn(&VersionStatus) -> f64);
     clippy::cast_precision_loss,
     reason = "the format has floating point numbers only"
 )]
-const SERIES: [Series; 13] = [
+const SERIES: [Series; 17] = [
     (
         "penstock_plugin_calls_total",
         "Calls that ended, well or not.",
@@ -138,6 +188,26 @@ const SERIES: [Series; 13] = [
         "penstock_plugin_guest_seconds_total",
         "Time inside guests.",
         |status| status.guest_s,
+    ),
+    (
+        "penstock_plugin_host_seconds_total",
+        "The part of it that guests waited for what they asked the broker: keys, messages, places outside.",
+        |status| status.host_s,
+    ),
+    (
+        "penstock_plugin_bytes_in_total",
+        "Bytes that went to guests: frames, bodies and uids.",
+        |status| status.bytes_in as f64,
+    ),
+    (
+        "penstock_plugin_bytes_out_total",
+        "Bytes that came back: frames, changes of keys, requests and bodies.",
+        |status| status.bytes_out as f64,
+    ),
+    (
+        "penstock_plugin_memory_grown_bytes_total",
+        "By how much the memory of instances grew in calls.",
+        |status| status.memory_grown as f64,
     ),
     (
         "penstock_plugin_queue_seconds_total",
@@ -188,6 +258,11 @@ fn add(sum: &mut VersionStatus, counted: &VersionStatus) {
     sum.promotions += counted.promotions;
     sum.messages += counted.messages;
     sum.guest_s += counted.guest_s;
+    sum.host_s += counted.host_s;
+    sum.bytes_in += counted.bytes_in;
+    sum.bytes_out += counted.bytes_out;
+    sum.memory_grown += counted.memory_grown;
+    sum.ended += counted.ended;
     sum.queue_s += counted.queue_s;
     sum.created += counted.created;
     sum.lines_dropped += counted.lines_dropped;

@@ -10,8 +10,10 @@ mod api;
 mod artifacts;
 mod asking;
 mod breakers;
+mod captures;
 mod channels;
 mod follow;
+pub(crate) mod following;
 mod keys;
 mod metrics;
 mod outside;
@@ -155,10 +157,15 @@ impl Plugins {
                 "messages": status.messages,
                 "failures": failures,
                 "guest_seconds": status.guest_s,
+                "host_seconds": status.host_s,
+                "bytes_in": status.bytes_in,
+                "bytes_out": status.bytes_out,
                 "queue_seconds": status.queue_s,
+                "instances": status.created.saturating_sub(status.ended),
                 "instances_created": status.created,
                 "instances_retired": status.retired,
                 "memory_high_bytes": status.memory_high,
+                "memory_grown_bytes": status.memory_grown,
                 "key_operations": status.key_operations,
                 "key_errors": status.key_errors,
                 "http_requests": status.http_requests,
@@ -190,6 +197,10 @@ impl Plugins {
     pub fn metrics(&self, out: &mut String) {
         let failed = self.failed().len();
         metrics::render(&self.host.status(), failed, out);
+        captures::render(self.host.captures(), out);
+        if let Some(pool) = self.host.pool() {
+            metrics::render_pool(&pool, out);
+        }
         self.breakers.render(out);
         self.webhooks.render(out);
     }
@@ -212,6 +223,23 @@ impl Plugins {
             })
         });
         lines.collect()
+    }
+
+    /// Inputs of the failed calls of a binding, newest first, without what stands in them.
+    #[must_use]
+    pub fn captures(&self, binding: &str) -> Value {
+        captures::list(self.host.captures(), binding)
+    }
+
+    /// A whole one, if there is one with this id.
+    #[must_use]
+    pub fn capture(&self, binding: &str, id: &str) -> Option<Value> {
+        captures::whole(self.host.captures(), binding, id)
+    }
+
+    /// Forgets those of a binding. How many there were.
+    pub fn clear_captures(&self, binding: &str) -> usize {
+        self.host.captures().clear(binding)
     }
 
     /// Keeps a component, and says what it is.

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::invariants::m_19::digest;
     use bytes::Bytes;
-    use penstock_core::plugins::{Artifact, Binding, Plugin, Selector};
+    use penstock_core::plugins::{Artifact, Binding, Captured, Plugin, Selector};
 
     const PLACE: Place = (0, 0);
 
@@ -173,6 +173,7 @@ mod tests {
             public: false,
             events: penstock_core::plugins::Events::default(),
             own_messages: false,
+            capture: Captured::default(),
         };
         let bound = Bound::new(binding, 5, 5, 1, &plugin);
         Registry::new(5, vec![plugin], vec![bound])

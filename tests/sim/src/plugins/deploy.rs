@@ -6,8 +6,8 @@ use crate::rng::Rng;
 use bytes::Bytes;
 use penstock_core::admin::Answer;
 use penstock_core::plugins::{
-    Artifact, Binding, Bound, Change, DisabledBy, Events, Failure, Hook, OnError, PlacedReport, Plugin,
-    Policy, Proposal, Registry, ReportState, Selector, StartAt, Version,
+    Artifact, Binding, Bound, Captured, Change, DisabledBy, Events, Failure, Hook, OnError, PlacedReport,
+    Plugin, Policy, Proposal, Registry, ReportState, Selector, StartAt, Version,
 };
 use penstock_core::types::{NodeId, Uid};
 use std::collections::BTreeSet;
@@ -246,6 +246,7 @@ impl Deployer {
                 ..Events::default()
             },
             own_messages: false,
+            capture: Captured::default(),
         }
     }
 

@@ -8,8 +8,8 @@ use penstock_core::hooks::call::Version;
 use penstock_core::hooks::faults::Faults;
 use penstock_core::message::Message;
 use penstock_core::plugins::{
-    Binding, Bound, Change, Content, HOPS_MAX, Hook, OnError, Pattern, Policy, Publishing, Registry,
-    Selector, Source, StartAt,
+    Binding, Bound, Captured, Change, Content, HOPS_MAX, Hook, OnError, Pattern, Policy, Publishing,
+    Registry, Selector, Source, StartAt,
 };
 use penstock_core::types::{ChannelKey, ChannelKind, Incarnation, Seq, Uid};
 use std::sync::Arc;
@@ -136,6 +136,7 @@ impl Echo {
             public: false,
             events: penstock_core::plugins::Events::default(),
             own_messages: true,
+            capture: Captured::default(),
         };
         Change::Bind {
             binding: Box::new(binding),

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use penstock_core::hooks::call::Version;
 use penstock_core::hooks::gates::{Acceptance, Decision, Request};
 use penstock_core::message::Refusal;
-use penstock_core::plugins::{Binding, Bound, Change, Failure, Hook, OnError, Policy, Registry, Selector};
+use penstock_core::plugins::{
+    Binding, Bound, Captured, Change, Failure, Hook, OnError, Policy, Registry, Selector,
+};
 use penstock_core::types::{DeviceLevel, Reason, Uid};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +106,7 @@ impl Gatekeeper {
             public: false,
             events: penstock_core::plugins::Events::default(),
             own_messages: false,
+            capture: Captured::default(),
         };
         Change::Bind {
             binding: Box::new(binding),

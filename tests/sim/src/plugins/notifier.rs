@@ -3,7 +3,7 @@
 use crate::rng::Rng;
 use bytes::Bytes;
 use penstock_core::plugins::{
-    Binding, Bound, Change, Events, Hook, OnError, Policy, Registry, Selector, StartAt,
+    Binding, Bound, Captured, Change, Events, Hook, OnError, Policy, Registry, Selector, StartAt,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +101,7 @@ impl Notifier {
             inline: true,
             public: false,
             own_messages: false,
+            capture: Captured::default(),
             events: Events {
                 message_offline: true,
                 ..Events::NONE

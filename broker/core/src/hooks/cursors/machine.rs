@@ -2,12 +2,13 @@
 
 use super::patience::Next;
 use super::progress::{Progress, RUN_BYTES_MAX, State};
-use super::{Cause, Consumer, Cursor, Failure, Input, Output, Range, Role};
+use super::{Cause, Consumer, Cursor, Failure, Input, Lag, Output, Range, Role};
 use crate::hooks::faults::Faults;
 use crate::limits::Limits;
 use crate::message::Record;
 use crate::rows::{Miss, Rows};
 use crate::types::{ChannelKey, Incarnation, LeaderEpoch, Now, Seq, Token};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The cursors of one channel. They move only while this node leads it.
@@ -127,19 +128,27 @@ impl Cursors {
         })
     }
 
-    /// Committed records that a consumer has not done yet; 0 for an unknown name.
-    #[must_use]
-    pub fn lag(&self, consumer: &str) -> u64 {
+    /// The consumers that are behind, and by how much.
+    pub fn behind(&self) -> impl Iterator<Item = (&Arc<str>, Lag)> {
         let committed = self.leading.map_or(Seq(0), |leading| leading.committed);
-        self.consumers
-            .iter()
-            .find(|progress| &*progress.consumer.name == consumer)
-            .map_or(0, |progress| {
-                progress
-                    .target(committed)
-                    .0
-                    .saturating_sub(progress.cursor.done.0)
-            })
+        self.consumers.iter().filter_map(move |progress| {
+            let target = progress.target(committed).0;
+            let records = target.saturating_sub(progress.cursor.done.0);
+            let lag = Lag {
+                records,
+                oldest_ms: progress.head_ms,
+            };
+            (records > 0).then_some((&progress.consumer.name, lag))
+        })
+    }
+
+    /// How far a consumer is behind; not at all if its name is unknown.
+    #[must_use]
+    pub fn lag(&self, consumer: &str) -> Lag {
+        let mut behind = self.behind();
+        behind
+            .find(|(name, _)| &***name == consumer)
+            .map_or_else(Lag::default, |(_, lag)| lag)
     }
 
     fn change_role(&mut self, role: Role, rows: &dyn Rows, out: &mut Vec<Output>) -> Result<(), Miss> {
@@ -292,6 +301,7 @@ impl Cursors {
             progress.state = pause;
             return;
         }
+        progress.head_ms = Some(first.stamp_ms);
         let window = progress.window(faults);
         if window.is_some_and(|through| last < through) {
             // A part of a window would be another window.

@@ -143,6 +143,15 @@ pub struct Range {
     pub bytes_max: u32,
 }
 
+/// How far a consumer is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// Committed records that it has not done.
+    pub records: u64,
+    /// Stamp of the first of them, ms since 1970, once it was read.
+    pub oldest_ms: Option<u64>,
+}
+
 /// A record that is to be given up for a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenUp {

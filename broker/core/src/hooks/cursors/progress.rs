@@ -35,6 +35,8 @@ pub(super) struct Progress {
     pub(super) seek: Option<Seek>,
     /// The replicas hold the open window of an exact consumer.
     pub(super) fixed: bool,
+    /// Stamp of the first record that is not done, ms since 1970, once it was read.
+    pub(super) head_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl Progress {
             trouble: Trouble::default(),
             seek: None,
             fixed: false,
+            head_ms: None,
         }
     }
 
@@ -196,6 +199,7 @@ impl Progress {
         self.trouble = Trouble::default();
         self.seek = None;
         self.fixed = false;
+        self.head_ms = None;
     }
 
     /// Whether a consumer of the first record has had it.
@@ -300,6 +304,7 @@ impl Progress {
     pub(super) fn move_to(&mut self, done: Seq, out: &mut Vec<Output>) {
         self.attempts = 0;
         self.refusals = 0;
+        self.head_ms = None;
         let open_to = self.cursor.open_to.max(done);
         let cuts = if open_to > done { self.cursor.cuts } else { 0 };
         self.fixed &= open_to > done;

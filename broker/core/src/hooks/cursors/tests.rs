@@ -232,7 +232,8 @@ fn committed_records_go_out_in_order_one_run_at_a_time() {
     let (token, first, last) = run(&world.commit(6));
     assert_eq!((first, last), (1, 4));
     assert_eq!(world.commit(7), vec![], "its window is one");
-    assert_eq!(world.cursors.lag("a"), 7);
+    let lag = |records, oldest_ms| Lag { records, oldest_ms };
+    assert_eq!(world.cursors.lag("a"), lag(7, Some(1)));
     let out = world.input(done(token, 4));
     assert!(out.contains(&Output::Moved {
         consumer: Arc::from("a"),
@@ -240,13 +241,14 @@ fn committed_records_go_out_in_order_one_run_at_a_time() {
     }));
     let (token, first, last) = run(&out);
     assert_eq!((first, last), (5, 7));
+    assert_eq!(world.cursors.lag("a"), lag(3, Some(5)));
     // A part of a run is done: the rest comes again.
     let (again, first, last) = run(&world.input(done(token, 5)));
     assert_eq!((first, last), (6, 7));
     assert_eq!(world.input(done(token, 7)), vec![], "an answer of a former call");
     let out = world.input(done(again, 99));
     assert!(runs(&out).is_empty() && world.cursors.is_idle());
-    assert_eq!(world.cursors.lag("a"), 0);
+    assert_eq!(world.cursors.lag("a"), Lag::default());
 }
 
 /// R27: an effect that was not reported done is done again by the next leader.

@@ -4,8 +4,8 @@ use super::Cluster;
 use crate::admin::{Answer, Ask, Failure, RouteAsk};
 use crate::hooks::call::{self, Digest, Failed, HttpRequest, HttpResponse, Work};
 use crate::plugins::{
-    self, Artifact, Binding, Change, Events, Hook, OnError, PlacedReport, Policy, Proposal, ReportState,
-    Selector,
+    self, Artifact, Binding, Captured, Change, Events, Hook, OnError, PlacedReport, Policy, Proposal,
+    ReportState, Selector,
 };
 use crate::shard::plugins::ROUTES_MAX;
 use crate::types::{ChannelKey, ChannelKind, NodeId};
@@ -59,6 +59,7 @@ fn binding(public: bool) -> Binding {
         public,
         events: Events::default(),
         own_messages: false,
+        capture: Captured::default(),
     }
 }
 

@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use penstock_core::hooks::pipeline::{Failure, OnError, Policy};
 use penstock_core::hooks::registry::{
-    Binding, Change, DisabledBy, Events, Hook, PATIENCE, Pattern, ROUTE_DEADLINE_MAX, Selector, StartAt,
+    Binding, Captured, Change, DisabledBy, Events, Hook, PATIENCE, Pattern, ROUTE_DEADLINE_MAX, Selector,
+    StartAt,
 };
 use penstock_core::types::Uid;
 use serde::Deserialize;
@@ -57,6 +58,7 @@ pub(in crate::http) struct Wanted {
     patience_s: Option<u64>,
     #[serde(default)]
     own_messages: bool,
+    capture: Option<String>,
     /// What it must still be at; without it, what it is at now.
     revision: Option<u64>,
 }
@@ -277,6 +279,18 @@ fn binding(id: &str, wanted: Wanted) -> Result<Binding, String> {
         public,
         events,
         own_messages: wanted.own_messages,
+        capture: captured(wanted.capture.as_deref())?,
+    })
+}
+
+/// What is captured of the input of a failed call.
+fn captured(wanted: Option<&str>) -> Result<Captured, String> {
+    let Some(wanted) = wanted else {
+        return Ok(Captured::default());
+    };
+    Captured::named(wanted).ok_or_else(|| {
+        let names = Captured::ALL.map(Captured::name);
+        format!("capture `{wanted}`: one of {}", names.join(", "))
     })
 }
 

@@ -1,12 +1,14 @@
 //! Plugins and bindings: upload, rollout, status.
 
 mod bindings;
+mod captures;
 mod keys;
 mod letters;
 mod routes;
 mod shown;
 
 pub(super) use bindings::{bind, bindings, switch, unbind};
+pub(super) use captures::{capture, captures, clear as clear_captures};
 pub(super) use keys::{KEY_BODY_BYTES_MAX, delete as delete_key, key, keys, set as set_key};
 pub(super) use letters::{change as change_letter, letters};
 pub(super) use routes::answer;
@@ -48,8 +50,16 @@ pub trait Plugins: Send + Sync + 'static {
     fn check(&self, binding: &Binding) -> Result<(), String>;
     /// State and counts of the versions on this node.
     fn status(&self) -> Value;
+    /// How far each binding that follows channels is behind on this node.
+    fn following(&self) -> Value;
     /// Lines that the versions of a binding logged on this node.
     fn logs(&self, binding: &str) -> Value;
+    /// Inputs of the failed calls of a binding on this node, newest first, without what stands in them.
+    fn captures(&self, binding: &str) -> Value;
+    /// A whole one; none when there is none with this id.
+    fn capture(&self, binding: &str, id: &str) -> Option<Value>;
+    /// Forgets those of a binding. How many there were.
+    fn clear_captures(&self, binding: &str) -> usize;
     /// The contract that plugins may be built against.
     fn api(&self) -> Value;
 }
@@ -99,6 +109,7 @@ pub(super) async fn list(axum::extract::State(state): Shared) -> Response {
             "plugins": registry.plugins.values().map(shown::plugin).collect::<Value>(),
             "bindings": registry.bindings().iter().map(|bound| shown::bound(bound)).collect::<Value>(),
             "here": state.node.plugins().status(),
+            "following": state.node.plugins().following(),
         }))
         .into_response(),
         Err(response) => response,

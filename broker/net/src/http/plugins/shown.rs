@@ -112,6 +112,7 @@ pub(super) fn bound(bound: &Bound) -> Value {
         "exact": binding.exact,
         "inline": binding.inline,
         "own_messages": binding.own_messages,
+        "capture": binding.capture.name(),
         "patience_s": (binding.hook == Hook::Webhook).then_some(binding.patience.as_secs()),
         "disabled": bound.disabled.map(|disabled| {
             json!({ "by": disabled.by.name(), "since_ms": disabled.since_ms })

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const TALLY: &str = "tally";
+pub(super) const TALLY: &str = "tally";
 const SUCCESS: u8 = 1;
 
 /// A node on which every message is tallied; what `binding` says comes on top.
-fn tallied(binding: &Value) -> Result<Node> {
+pub(super) fn tallied(binding: &Value) -> Result<Node> {
     let node = Node::start(&[])?;
     deploy(&node, TALLY, &component(TALLY)?)?;
     // Room enough for a busy machine.
@@ -33,13 +33,13 @@ fn path(plugin: &str, key: &str) -> String {
 }
 
 /// The text of a key; none when it is not there.
-fn key(node: &Node, plugin: &str, key: &str) -> Result<Option<String>> {
+pub(super) fn key(node: &Node, plugin: &str, key: &str) -> Result<Option<String>> {
     let found = get(node.http(), &path(plugin, key))?;
     Ok(found.body["value"].as_str().map(str::to_owned))
 }
 
 /// Waits until a key has this text.
-fn key_until(node: &Node, plugin: &str, name: &str, wanted: Option<&str>) -> Result<()> {
+pub(super) fn key_until(node: &Node, plugin: &str, name: &str, wanted: Option<&str>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let found = key(node, plugin, name)?;

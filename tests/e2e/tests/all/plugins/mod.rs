@@ -2,6 +2,7 @@
 
 mod author;
 mod broken;
+mod captures;
 mod channels;
 mod connect;
 mod consumers;
@@ -18,8 +19,10 @@ mod quota;
 mod refused;
 mod rollout;
 mod routes;
+mod seen;
 mod site;
 mod suspended;
+mod swaps;
 mod workshop;
 
 use crate::{GROUP, make_group};
