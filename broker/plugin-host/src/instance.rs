@@ -30,7 +30,7 @@ use wasmtime::{Engine, Store, Trap};
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Handles of resources that a guest may hold; it gets none.
 const HANDLES_MAX: usize = 1_024;
-/// An instance whose memory grew to this share of its limit is replaced.
+/// An instance whose memory grew by more than this share of the room that its limit left it at its start is replaced.
 const MEMORY_SHARE: usize = 2;
 /// So is one that grew beyond twice what it had after `init`, and by more than this, bytes: runtimes leak.
 const GROWTH_BYTES: usize = 4 << 20;
@@ -274,12 +274,7 @@ impl Guest {
         if self.calls_left == 0 {
             return Some("calls");
         }
-        let grown = memory
-            > self
-                .memory_first
-                .saturating_mul(2)
-                .max(self.memory_first + GROWTH_BYTES);
-        if grown || (memory > limits.memory_bytes / MEMORY_SHARE && memory > self.memory_first) {
+        if has_grown(self.memory_first, memory, limits.memory_bytes) {
             return Some("memory");
         }
         (self.born.elapsed() > limits.age_max).then_some("age")
@@ -373,6 +368,13 @@ impl Drop for Guest {
     }
 }
 
+/// Whether an instance has grown so much since its start that it is replaced. What it had then is no growth: one that begins close to its
+/// limit would be replaced after every call.
+fn has_grown(first: usize, now: usize, limit: usize) -> bool {
+    let room = limit.saturating_sub(first) / MEMORY_SHARE;
+    now > first.saturating_mul(2).max(first + GROWTH_BYTES) || now > first + room
+}
+
 fn counted(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
@@ -429,4 +431,22 @@ fn start_failed(store: &Store<State>, error: &wasmtime::Error) -> Refused {
         ),
         _ => format!("{error:#}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_grown;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn growth_counts_from_what_an_instance_had_at_its_start() {
+        // A frame of 128 KiB on top of the stack of Rust, within a limit of 2 MiB.
+        let (first, frame) = (MIB + MIB / 8, MIB / 8);
+        assert!(!has_grown(first, first + frame, 2 * MIB));
+        assert!(has_grown(first, first + 4 * frame, 2 * MIB));
+        assert!(!has_grown(first, first + 4 * MIB, 128 * MIB));
+        assert!(has_grown(first, first + 4 * MIB + 1, 128 * MIB));
+        assert!(!has_grown(2 * MIB, 2 * MIB, 2 * MIB));
+    }
 }
