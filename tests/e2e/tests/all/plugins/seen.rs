@@ -29,7 +29,7 @@ fn page_when(node: &Node, name: &str, wanted: impl Fn(f64) -> bool) -> Result<St
 #[test]
 #[expect(clippy::float_cmp, reason = "whole numbers")]
 fn metrics_say_how_far_a_binding_is_behind_and_what_it_gave_up() -> Result<()> {
-    let node = followed(&json!({ "attempts_max": 0 }))?;
+    let node = followed(&json!({ "attempts_max": 100 }))?;
     say_all(&node, &["first poison", "second retry", "third", "fourth"])?;
     lines_until(&node, "retry 2 second")?;
     let page = page_when(&node, "penstock_plugin_lag_messages", |lag| lag == 3.0)?;
@@ -44,7 +44,7 @@ fn metrics_say_how_far_a_binding_is_behind_and_what_it_gave_up() -> Result<()> {
         "{older}"
     );
 
-    follow(&node, &json!({ "attempts_max": 0, "config": { "calm": true } }))?;
+    follow(&node, &json!({ "attempts_max": 100, "config": { "calm": true } }))?;
     lines_until(&node, "done 4 fourth")?;
     let page = page_when(&node, "penstock_plugin_lag_messages", |lag| lag == 0.0)?;
     assert_eq!(shown(&page, "penstock_plugin_lag_channels"), Some(0.0), "{page}");
