@@ -128,9 +128,14 @@ fn a_filter_that_turns_slow_goes_back_and_everything_goes_on() -> Result<()> {
     crowd.until("on the shard again", || is_inline(&node, SCRIPTED))?;
     assert_ne!(say(&mut raw, "2", "loop")?["reasonCode"], 1);
     assert_eq!(demoted(&node, "overrun")?, 2);
-    crowd.until("on the shard for the third time", || is_inline(&node, SCRIPTED))?;
-    assert_ne!(say(&mut raw, "3", "trap")?["reasonCode"], 1);
-    assert_eq!(demoted(&node, "trap")?, 1);
+    // On a busy machine the trap itself may take too long for a shard: then it traps elsewhere.
+    let mut traps = (3..6).map(|number| -> Result<bool> {
+        crowd.until("on the shard once more", || is_inline(&node, SCRIPTED))?;
+        assert_ne!(say(&mut raw, &format!("trap {number}"), "trap")?["reasonCode"], 1);
+        Ok(demoted(&node, "trap").is_ok_and(|count| count == 1))
+    });
+    let trapped = traps.find(|trapped| !matches!(trapped, Ok(false)));
+    assert!(trapped.transpose()?.unwrap_or_default());
     assert_eq!(say(&mut raw, "4", "well")?["reasonCode"], 1);
     assert_eq!(history(&node)?, ["flood", "well"]);
     crowd.round()
