@@ -208,7 +208,7 @@ fn behind(binding: &Value, following: &Value, text: &mut String) {
             number("messages"),
             number("channels")
         );
-        let seconds = number("oldest_ms") / 1_000;
+        let seconds = number("oldest_age_ms") / 1_000;
         let _ = match seconds {
             0 => writeln!(text),
             _ => writeln!(text, ", the oldest is {seconds} s old"),
@@ -430,7 +430,7 @@ mod tests {
                 { "binding": "theirs", "digest": "c", "generation": 1, "state": "failed", "reason": "not there" },
             ],
             "following": {
-                "theirs": { "messages": 7, "channels": 2, "oldest_ms": 12_345, "dead_letters": 3 },
+                "theirs": { "messages": 7, "channels": 2, "oldest_age_ms": 12_345, "dead_letters": 3 },
             },
         })
     }

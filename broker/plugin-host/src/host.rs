@@ -285,12 +285,8 @@ impl Host {
     /// Lines that a version logged, from this number on.
     #[must_use]
     pub fn logs(&self, version: &Version, from: u64) -> Logs {
-        let loaded = self.workshop.prepared().into_iter();
-        loaded
-            .filter(|(loaded, _)| loaded == version)
-            .map(|(_, prepared)| prepared.board.logs(from))
-            .next()
-            .unwrap_or_default()
+        let prepared = self.workshop.prepared_of(version);
+        prepared.map_or_else(Logs::default, |prepared| prepared.board.logs(from))
     }
 
     /// The inputs of calls that failed.
@@ -334,14 +330,14 @@ pub struct Judge {
 impl Judge {
     /// An answer of this version is counted as bad output, and its log says why. `at_ms` is the time as the guest has seen it.
     pub fn bad_output(&self, version: &Version, at_ms: u64, why: &str) {
-        let loaded = self.workshop.prepared().into_iter();
-        for (_, prepared) in loaded.filter(|(loaded, _)| loaded == version) {
-            let line = format!("its answer is not one: {why}");
-            prepared.board.log("error", at_ms, line);
-            prepared.board.count(|status| {
-                *status.failures.entry(Failure::BadOutput).or_default() += 1;
-            });
-        }
+        let Some(prepared) = self.workshop.prepared_of(version) else {
+            return;
+        };
+        let line = format!("its answer is not one: {why}");
+        prepared.board.log("error", at_ms, line);
+        prepared.board.count(|status| {
+            *status.failures.entry(Failure::BadOutput).or_default() += 1;
+        });
     }
 }
 

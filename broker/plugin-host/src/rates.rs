@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// What may still be done.
+#[derive(Debug)]
 pub(crate) struct Bucket {
     tokens: f64,
     refilled: Instant,

@@ -162,6 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_webhooks_says_the_bounds() {
+        let page: Vec<&str> = include_str!("../../docs/webhooks.md")
+            .split_whitespace()
+            .collect();
+        let said = format!(
+            "at most {REQUESTS_MAX} requests, each with {} KiB of URL, {HEADERS_MAX} headers of {} KiB and a body of {}.{} MiB",
+            URL_BYTES_MAX >> 10,
+            HEADERS_BYTES_MAX >> 10,
+            RENDERED_BYTES_MAX >> 20,
+            ((RENDERED_BYTES_MAX * 10) >> 20) % 10
+        );
+        assert!(page.join(" ").contains(&said), "webhooks.md does not say: {said}");
+    }
+
+    #[test]
     fn only_whole_requests_pass() {
         let passed = checked(vec![request("POST", &[("Content-Type", "application/json")])]).expect("whole");
         assert_eq!(

@@ -1,5 +1,6 @@
 //! What is counted of a version, and the lines that it logged.
 
+use crate::rates::Bucket;
 use penstock_core::hooks::call::Version;
 use penstock_core::hooks::pipeline::Failure;
 use std::collections::{BTreeMap, VecDeque};
@@ -148,8 +149,7 @@ struct Inner {
     status: VersionStatus,
     lines: VecDeque<LogLine>,
     next_line: u64,
-    tokens: f64,
-    refilled: Instant,
+    bucket: Bucket,
 }
 
 impl Board {
@@ -159,8 +159,7 @@ impl Board {
                 status: VersionStatus::default(),
                 lines: VecDeque::new(),
                 next_line: 0,
-                tokens: LINES_PER_S,
-                refilled: Instant::now(),
+                bucket: Bucket::full(LINES_PER_S, Instant::now()),
             }),
         }
     }
@@ -181,15 +180,10 @@ impl Board {
     /// Keeps a line, unless they come too fast.
     pub(crate) fn log(&self, level: &'static str, at_ms: u64, mut text: String) {
         let mut inner = self.lock();
-        let now = Instant::now();
-        let refill = now.duration_since(inner.refilled).as_secs_f64() * LINES_PER_S;
-        inner.refilled = now;
-        inner.tokens = (inner.tokens + refill).min(LINES_PER_S);
-        if inner.tokens < 1.0 {
+        if !inner.bucket.take(LINES_PER_S, Instant::now()) {
             inner.status.lines_dropped += 1;
             return;
         }
-        inner.tokens -= 1.0;
         text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
         if inner.lines.len() == LINES_MAX {
             inner.lines.pop_front();

@@ -127,9 +127,13 @@ pub fn crates(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Plugins stand on the SDK alone.
+/// Plugins stand on the SDK alone; the scripted ones share the harm that they do.
 fn of_a_plugin(folder: &str) -> Option<&'static [&'static str]> {
-    (folder == "plugins" || folder.starts_with("plugins/")).then_some(&["penstock-plugin-sdk"])
+    let scripted = folder == "plugins" || folder.starts_with("plugins/samples/hostile/scripted-");
+    if scripted {
+        return Some(&["penstock-harm", "penstock-plugin-sdk"]);
+    }
+    folder.starts_with("plugins/").then_some(&["penstock-plugin-sdk"])
 }
 
 /// The names in every table of dependencies of a manifest, and whether it is one of tests and benchmarks alone.

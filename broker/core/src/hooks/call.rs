@@ -3,6 +3,7 @@
 use super::pipeline::{Failure, Verdict};
 use crate::entrance::{Decision, Request};
 use crate::message::{Draft, Message};
+use crate::plugins::Hook;
 use crate::types::{ChannelKey, Incarnation, Seq, SlotId, Uid};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -131,16 +132,23 @@ pub struct StatusBatch {
 }
 
 impl Work {
+    /// The hook that is called.
+    #[must_use]
+    pub const fn hook(&self) -> Hook {
+        match self {
+            Work::BeforeSend { .. } => Hook::BeforeSend,
+            Work::PersistAfter { .. } => Hook::PersistAfter,
+            Work::Offline { .. } => Hook::Offline,
+            Work::Connect { .. } => Hook::Connect,
+            Work::Route { .. } => Hook::Route,
+            Work::Webhook { .. } | Work::OnlineStatus(_) => Hook::Webhook,
+        }
+    }
+
     /// Whether it follows a channel after the commit, so that no client waits for it.
     #[must_use]
     pub fn follows(&self) -> bool {
-        match self {
-            Work::BeforeSend { .. } | Work::Connect { .. } | Work::Route { .. } => false,
-            Work::PersistAfter { .. }
-            | Work::Offline { .. }
-            | Work::Webhook { .. }
-            | Work::OnlineStatus(_) => true,
-        }
+        self.hook().follows()
     }
 }
 

@@ -222,7 +222,7 @@ impl std::fmt::Display for Refused {
         let text = match self {
             Refused::Changed => "it has another revision by now: read it and decide again",
             Refused::NoPlugin => "no plugin has this name: deploy it first",
-            Refused::NoBinding => "no binding has this id",
+            Refused::NoBinding => "no binding has this id: the list of bindings has them all",
             Refused::RolloutOpen => "a rollout of this plugin is open: promote it or roll it back first",
             Refused::NoRollout => "no rollout of this plugin is open: propose a version first",
             Refused::NotReady => {

@@ -37,24 +37,12 @@ impl Payloads {
     }
 }
 
-/// The hook of this work.
-pub(super) const fn hook(work: &Work) -> &'static str {
-    match work {
-        Work::BeforeSend { .. } => "before-send",
-        Work::PersistAfter { .. } => "persist-after",
-        Work::Offline { .. } => "offline",
-        Work::Connect { .. } => "connect",
-        Work::Route { .. } => "route",
-        Work::Webhook { .. } | Work::OnlineStatus(_) => "webhook",
-    }
-}
-
 /// All that a guest is told in a call, as a fixture without what must come of it. A token is never in it.
 #[must_use]
 pub fn input_of(call: &Call, config: &Map<String, Value>, captured: Captured) -> (Value, Payloads) {
     let mut writer = Writer::new(captured);
     let mut input = Map::new();
-    input.insert("hook".to_owned(), json!(hook(&call.work)));
+    input.insert("hook".to_owned(), json!(call.work.hook().name()));
     input.insert("config".to_owned(), Value::Object(config.clone()));
     let mut put = |name: &str, value: Value| {
         input.insert(name.to_owned(), value);

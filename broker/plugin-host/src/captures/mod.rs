@@ -313,7 +313,7 @@ impl Captures {
             id: String::new(),
             version: call.version.clone(),
             plugin: Arc::clone(&prepared.plugin),
-            hook: input::hook(&call.work),
+            hook: call.work.hook().name(),
             class: fault.class,
             error: Arc::from(error),
             at_ms: now_ms(),

@@ -335,3 +335,20 @@ fn what_is_too_large_is_cut_away_and_the_rest_stays() {
     assert_eq!(payloads, Payloads::Cut);
     assert!(input.to_string().len() < CAPTURE_BYTES_MAX);
 }
+
+#[test]
+fn the_page_for_operators_says_the_bounds() {
+    let page: Vec<&str> = include_str!("../../../docs/plugins.md")
+        .split_whitespace()
+        .collect();
+    let page = page.join(" ");
+    for said in [
+        format!(
+            "the newest {CAPTURES_MAX} of a binding and {} MiB of all",
+            CAPTURES_BYTES_MAX >> 20
+        ),
+        format!("One has at most {} MiB", CAPTURE_BYTES_MAX >> 20),
+    ] {
+        assert!(page.contains(&said), "plugins.md does not say: {said}");
+    }
+}

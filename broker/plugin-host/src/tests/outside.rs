@@ -176,7 +176,7 @@ fn nobody_waits_longer_than_the_call() {
     );
     let seen = asked.places.0.lock().expect("whole");
     assert!(seen[0].1 <= within);
-    assert!(asked.status.http_s > 0.0);
+    assert!(asked.status.http_s > 0.0 && asked.status.host_s >= asked.status.http_s);
 }
 
 #[test]

@@ -44,6 +44,27 @@ fn allows_rejects_and_rewrites() {
 }
 
 #[test]
+fn what_crosses_and_how_memory_grows_is_counted() {
+    let bench = Bench::new();
+    let status = |name: &str, handle: &str, words: &[u32]| {
+        let version = bench.load(name, &filter("", handle, words)).expect("loads");
+        bench.judge(&version, &["a payload"]).expect("answers");
+        let mut all = bench.host.status().into_iter();
+        all.find(|(loaded, _)| *loaded == version)
+            .expect("it is loaded")
+            .1
+    };
+    let quiet = status("quiet", ALLOW, &[]);
+    assert!(quiet.bytes_in > 9, "{quiet:?}");
+    assert_eq!((quiet.bytes_out, quiet.memory_grown), (0, 0));
+    assert_eq!((quiet.created, quiet.ended), (1, 0));
+    let words = [1, 4, 10, 1, /* entry */ 1, 13, 0, 5, 0, 0, 0, 0, 0, 0];
+    assert!(status("loud", FROM_DATA, &words).bytes_out > 5);
+    let grows = format!("(drop (memory.grow (i32.const 2))) {ALLOW}");
+    assert_eq!(status("grows", &grows, &[]).memory_grown, 2 << 16);
+}
+
+#[test]
 fn a_consumer_is_done_with_some_fails_or_calls_poison() {
     let bench = Bench::new();
     let ask = |binding: &str, handle: &str| {

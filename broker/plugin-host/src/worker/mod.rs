@@ -171,6 +171,11 @@ impl Workshop {
         loaded.collect()
     }
 
+    /// What runs calls of this version; none while it is not loaded.
+    pub(crate) fn prepared_of(&self, version: &Version) -> Option<Arc<Prepared>> {
+        self.lock().lanes.get(version)?.prepared.clone()
+    }
+
     /// Takes a call, or says at once why not.
     pub(crate) fn submit(&self, call: Call, reply: Reply) {
         let mut lanes = self.lock();

@@ -13,7 +13,7 @@ pub(super) fn span(call: &Call) -> Span {
         "plugin_call",
         binding = &*call.version.binding,
         digest = %call.version.digest,
-        hook = hook(&call.work),
+        hook = call.work.hook().name(),
         channel = tracing::field::Empty,
         first = tracing::field::Empty,
         messages = messages(call),
@@ -62,15 +62,4 @@ pub(super) fn ended(returned: &Returned, waited: Duration, ran: Option<&Ran>) {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn hook(work: &Work) -> &'static str {
-    match work {
-        Work::BeforeSend { .. } => "before-send",
-        Work::PersistAfter { .. } => "persist-after",
-        Work::Connect { .. } => "connect",
-        Work::Offline { .. } => "offline",
-        Work::Webhook { .. } | Work::OnlineStatus(_) => "webhook",
-        Work::Route { .. } => "route",
-    }
 }

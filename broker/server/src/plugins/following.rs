@@ -1,24 +1,23 @@
 //! How far the plugins that follow channels have come, for `/metrics` and for those who ask.
 
-use crate::driver::{Lags, Node};
+use crate::driver::{Clock, Lags, Node};
 use crate::metrics::help;
 use penstock_core::shard::Lag;
 use penstock_core::slot::{keys, rows};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the bindings that follow channels have not done, and what they have given up, by their ids.
 pub(crate) fn show(node: &Node) -> Value {
-    let now_ms = now_ms();
+    let now_ms = Clock::wall_ms();
     let lags = node.lags();
     let letters = letters(node).into_iter().map(|(binding, kept)| {
         let lag = lags.get(&binding).copied().unwrap_or_default();
         let shown = json!({
             "messages": lag.messages,
             "channels": lag.channels,
-            "oldest_ms": lag.oldest_ms.map(|oldest| now_ms.saturating_sub(oldest)),
+            "oldest_age_ms": lag.oldest_ms.map(|oldest| now_ms.saturating_sub(oldest)),
             "dead_letters": kept,
         });
         (binding.to_string(), shown)
@@ -28,7 +27,7 @@ pub(crate) fn show(node: &Node) -> Value {
 
 /// Appends lag and dead letters of the bindings that follow channels.
 pub(crate) fn render(node: &Node, out: &mut String) {
-    lags(&node.lags(), now_ms(), out);
+    lags(&node.lags(), Clock::wall_ms(), out);
     let name = "penstock_plugin_dead_letters";
     let text = "Dead letters of a binding, as this node's replica has them: the highest of all nodes counts.";
     help(out, name, "gauge", text);
@@ -49,11 +48,6 @@ fn letters(node: &Node) -> Vec<(Arc<str>, u64)> {
         Some((Arc::clone(&binding.id), rows::count(row.as_ref()).unwrap_or(0)))
     });
     counted.collect()
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Name, help and value of a series.

@@ -11,6 +11,7 @@
 
 mod about;
 
+use crate::driver::Clock;
 use crate::metrics::help;
 use about::About;
 use penstock_core::hooks::call::{Answer, Call, Failed, HttpRequest, Returned, Version};
@@ -27,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Longest time for a plugin to render.
@@ -395,11 +396,7 @@ impl Delivery {
         match self.leave.deliver(requests, self.deadline).await {
             None => Err(Failed::Later { after: BUSY_PAUSE }),
             Some(Ok(())) => {
-                let now = SystemTime::now()
-                    .duration_since(SystemTime::UNIX_EPOCH)
-                    .unwrap_or_default();
-                let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-                let lag_ms = now_ms.saturating_sub(self.about.oldest_ms);
+                let lag_ms = Clock::wall_ms().saturating_sub(self.about.oldest_ms);
                 self.place.lag_ms.store(lag_ms, Ordering::Relaxed);
                 Delivery::done(self.about.count)
             }

@@ -8,7 +8,7 @@ use crate::plugins::{BINDINGS_MAX, NAME_BYTES_MAX};
 use crate::replicated::{Applied, Overlay, Rejection};
 use crate::rows::Key;
 use crate::slot::keys;
-use crate::slot::online::{BATCH_BYTES_MAX, EVENTS_MAX, EVENTS_OF_BATCH, number_of};
+use crate::slot::online::{BATCH_BYTES_MAX, EVENTS_MAX, EVENTS_OF_BATCH, is_another_audience, number_of};
 use crate::slot::rows::{encode, read_node};
 use crate::types::{SlotId, Uid};
 use penstock_wire::storage::v1;
@@ -189,12 +189,10 @@ impl Queue {
                 self.head.sealed = self.head.last;
             }
         }
-        let was_one = |reader: &v1::OnlineReader| {
-            let key = (&reader.binding, reader.binding_incarnation);
-            let mut before = self.head.readers.iter();
-            before.any(|before| (&before.binding, before.binding_incarnation) == key)
-        };
-        if !readers.is_empty() && !readers.iter().any(was_one) {
+        let names = readers
+            .iter()
+            .map(|reader| (reader.binding.as_str(), reader.binding_incarnation));
+        if is_another_audience(&self.head.readers, names) {
             self.head.audience += 1;
         }
         self.head.registry = note.registry;

@@ -1,8 +1,8 @@
 //! From changes to batches: what is news is proposed, and what was told and is over is found.
 
 use super::{
-    BATCH_BYTES_MAX, CHANGES_MAX, EVENTS_OF_BATCH, OnlineStatus, Output, Purpose, Reader, ReaderKey,
-    SessionChange, Slot, Sweep, key_of, read,
+    BATCH_BYTES_MAX, CHANGES_MAX, EVENTS_OF_BATCH, OnlineStatus, Output, Purpose, ReaderKey, SessionChange,
+    Slot, Sweep, is_another_audience, key_of, read,
 };
 use crate::replicated::Reply;
 use crate::rows::{Miss, Page, ReadRequest, Rows, Table};
@@ -116,15 +116,12 @@ impl OnlineStatus {
     fn audience(&self, head: Option<&OnlineQueue>) -> u64 {
         let stored = head.map_or(0, |head| head.audience);
         let before = head.map(|head| &head.readers[..]).unwrap_or_default();
-        let stays = |reader: &Reader| {
-            let mut before = before.iter();
-            before.any(|before| {
-                (before.binding.as_str(), before.binding_incarnation)
-                    == (&*reader.binding, reader.incarnation)
-            })
-        };
-        let others = !self.readers.all.is_empty() && !self.readers.all.iter().any(stays);
-        stored + u64::from(others && self.readers_differ(head))
+        let names = self
+            .readers
+            .all
+            .iter()
+            .map(|reader| (&*reader.binding, reader.incarnation));
+        stored + u64::from(is_another_audience(before, names) && self.readers_differ(head))
     }
 
     /// Whether the rows have other readers than this or a newer revision of the registry.

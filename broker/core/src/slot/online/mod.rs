@@ -39,7 +39,7 @@ use crate::rows::{Key, Miss, Rows};
 use crate::types::{Now, SlotId, Term, Token, Uid};
 use bytes::Bytes;
 use deliver::Task;
-use penstock_wire::storage::v1::{OnlineBatch, OnlineQueue, OnlineSession};
+use penstock_wire::storage::v1::{OnlineBatch, OnlineQueue, OnlineReader, OnlineSession};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -342,6 +342,20 @@ impl Slot {
         let tasks = self.tasks.values().filter_map(Task::next_deadline);
         tasks.chain(gathered).chain(sweep).min()
     }
+}
+
+/// Whether these readers, by binding and its incarnation, are another audience than those of the rows: there are some, and none of them was
+/// one before. Who gathers and who applies must say the same.
+pub fn is_another_audience<'a>(
+    before: &[OnlineReader],
+    now: impl IntoIterator<Item = (&'a str, u64)>,
+) -> bool {
+    let was_one = |(binding, incarnation): (&str, u64)| {
+        let mut before = before.iter();
+        before.any(|known| known.binding == binding && known.binding_incarnation == incarnation)
+    };
+    let mut now = now.into_iter().peekable();
+    now.peek().is_some() && !now.any(was_one)
 }
 
 fn key_of(reader: &Reader) -> ReaderKey {

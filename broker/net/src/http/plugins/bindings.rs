@@ -2,7 +2,7 @@
 
 use super::super::State;
 use super::super::json::{Body, refusal};
-use super::{Shared, apply, registry, shown};
+use super::{Shared, apply, no_binding, registry, shown};
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -181,7 +181,7 @@ pub(in crate::http) async fn switch(
         Err(response) => return response,
     };
     let Some(bound) = registry.binding(&id) else {
-        return refusal(StatusCode::NOT_FOUND, "no binding has this id");
+        return no_binding();
     };
     let id = Arc::from(id);
     let change = match action.as_str() {

@@ -1,7 +1,7 @@
 //! Inputs of calls that failed: list, show, forget.
 
 use super::super::json::refusal;
-use super::{Shared, registry};
+use super::{Shared, no_binding, registry};
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -48,6 +48,6 @@ pub(in crate::http) async fn clear(
 async fn known(state: &super::State, binding: &str) -> Result<(), Response> {
     match registry(state).await?.binding(binding) {
         Some(_) => Ok(()),
-        None => Err(refusal(StatusCode::NOT_FOUND, "no binding has this id")),
+        None => Err(no_binding()),
     }
 }

@@ -22,7 +22,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use penstock_core::admin::{Answer, Ask, Failure};
 use penstock_core::hooks::call::Digest;
-use penstock_core::hooks::registry::{Artifact, Binding, Change, Proposal, Registry};
+use penstock_core::hooks::registry::{Artifact, Binding, Change, Proposal, Refused, Registry};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::future::Future;
@@ -218,6 +218,10 @@ async fn registry(state: &State) -> Result<Arc<Registry>, Response> {
         Answer::Failed(failure) => Err(failed(&failure)),
         _ => Err(unexpected()),
     }
+}
+
+fn no_binding() -> Response {
+    refusal(StatusCode::NOT_FOUND, &Refused::NoBinding.to_string())
 }
 
 async fn apply(state: &State, change: Change) -> Response {

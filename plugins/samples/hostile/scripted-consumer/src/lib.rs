@@ -21,16 +21,12 @@
 //! A stop answers the messages before it as done; at the first message of a batch it is the failure. The configuration
 //! `{"init": "fail"}` makes the instance fail to start, `{"calm": true}` makes it do every message without a word about it.
 
+use penstock_harm::{harm, has};
 use penstock_plugin_sdk::{
     Batch, Consumer, Done, Failure, FailureKind, KvChange, KvOperation, KvValue, Message, host,
 };
 use std::collections::HashSet;
-use std::hint::black_box;
 
-/// What one step of endless growth takes, bytes.
-const STEP: usize = 1 << 20;
-/// Lines of a flood.
-const FLOOD_LINES: u32 = 100_000;
 /// A value that is too large, bytes.
 const HUGE: usize = 8 << 20;
 
@@ -114,48 +110,11 @@ impl Scripted {
 
 penstock_plugin_sdk::consumer!(Scripted);
 
-fn has(payload: &[u8], word: &str) -> bool {
-    payload
-        .windows(word.len())
-        .any(|window| window == word.as_bytes())
-}
-
 /// What follows a word and a colon, up to a space or a quotation mark.
 fn argument(payload: &[u8], word: &str) -> Option<String> {
     let text = String::from_utf8_lossy(payload);
     let (_, rest) = text.split_once(&format!("{word}:"))?;
     Some(rest.split(['"', ' ']).next().unwrap_or(rest).to_owned())
-}
-
-/// Does harm where a word asks for it.
-fn harm(payload: &[u8]) {
-    assert!(!has(payload, "panic"), "scripted to panic");
-    if has(payload, "trap") {
-        std::process::abort();
-    }
-    while has(payload, "loop") {
-        black_box(payload);
-    }
-    if has(payload, "grow") {
-        let mut kept = Vec::new();
-        loop {
-            kept.push(black_box(vec![1_u8; STEP]));
-        }
-    }
-    if has(payload, "recurse") {
-        host::info(&recurse(1).to_string());
-    }
-    if has(payload, "flood") {
-        for line in 0..FLOOD_LINES {
-            host::info(&format!("line {line}"));
-        }
-    }
-}
-
-#[expect(unconditional_recursion, reason = "that is what it is for")]
-fn recurse(depth: u64) -> u64 {
-    // What is done after the call keeps it from becoming a jump.
-    recurse(black_box(depth + 1)) + black_box(depth)
 }
 
 /// The changes that a message at this place asks for.

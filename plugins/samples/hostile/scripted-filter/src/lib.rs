@@ -18,19 +18,15 @@
 //!
 //! The configuration `{"init": "fail"}` makes the instance fail to start, `"trap"` and `"loop"` do what the words do.
 
+use penstock_harm::{harm, has};
 use penstock_plugin_sdk::bindings::{filter, lifecycle};
-use penstock_plugin_sdk::{Batch, Message, Rewrite, Verdict, Verdicts, host};
+use penstock_plugin_sdk::{Batch, Message, Rewrite, Verdict, Verdicts};
 use std::cell::Cell;
-use std::hint::black_box;
 
 penstock_plugin_sdk::manifest!();
 
-/// Lines of a flood.
-const FLOOD_LINES: u32 = 100_000;
 /// An answer that is too large, bytes.
 const HUGE: usize = 8 << 20;
-/// What one step of endless growth takes, bytes.
-const STEP: usize = 1 << 20;
 
 thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -81,58 +77,11 @@ const _: () = {
     filter::export_filter!(Scripted with_types_in filter);
 };
 
-fn has(payload: &[u8], word: &str) -> bool {
-    payload
-        .windows(word.len())
-        .any(|window| window == word.as_bytes())
-}
-
 /// What follows a word and a colon, up to a quotation mark.
 fn argument(payload: &[u8], word: &str) -> Option<String> {
     let text = String::from_utf8_lossy(payload);
     let (_, rest) = text.split_once(&format!("{word}:"))?;
     Some(rest.split('"').next().unwrap_or(rest).to_owned())
-}
-
-/// Does harm where a word asks for it.
-fn harm(payload: &[u8]) {
-    if has(payload, "trap") {
-        trap();
-    }
-    assert!(!has(payload, "panic"), "scripted to panic");
-    if has(payload, "recurse") {
-        host::info(&recurse(1).to_string());
-    }
-    while has(payload, "loop") {
-        black_box(payload);
-    }
-    if has(payload, "grow") {
-        let mut kept = Vec::new();
-        loop {
-            kept.push(black_box(vec![1_u8; STEP]));
-        }
-    }
-    if has(payload, "flood") {
-        for line in 0..FLOOD_LINES {
-            host::info(&format!("line {line}"));
-        }
-    }
-}
-
-#[cfg(target_family = "wasm")]
-fn trap() -> ! {
-    core::arch::wasm32::unreachable()
-}
-
-#[cfg(not(target_family = "wasm"))]
-fn trap() -> ! {
-    std::process::abort()
-}
-
-#[expect(unconditional_recursion, reason = "that is what it is for")]
-fn recurse(depth: u64) -> u64 {
-    // What is done after the call keeps it from becoming a jump.
-    recurse(black_box(depth + 1)) + black_box(depth)
 }
 
 fn verdict(message: Message<'_>) -> Verdict {

@@ -14,13 +14,8 @@
 //!
 //! The configuration `{"init": "fail"}` makes the instance fail to start, `{"tag": "x"}` gives everybody the attribute `tag`.
 
-use penstock_plugin_sdk::{Acceptance, ConnectRequest, Denial, Gate, host};
-use std::hint::black_box;
+use penstock_plugin_sdk::{Acceptance, ConnectRequest, Denial, Gate};
 
-/// What one step of endless growth takes, bytes.
-const STEP: usize = 1 << 20;
-/// Lines of a flood.
-const FLOOD_LINES: u32 = 100_000;
 /// An attribute that is too large, bytes.
 const HUGE: usize = 64 << 10;
 
@@ -52,7 +47,7 @@ impl Gate for Scripted {
             accepted.attributes.push(("tag".to_owned(), tag.clone()));
         }
         for word in request.token.split(' ') {
-            harm(word);
+            penstock_harm::obey(word);
             obey(word, &request, &mut accepted)?;
         }
         Ok(accepted)
@@ -89,36 +84,6 @@ fn obey(word: &str, request: &ConnectRequest, accepted: &mut Acceptance) -> Resu
         }
     }
     Ok(())
-}
-
-/// Does harm where a word asks for it.
-fn harm(word: &str) {
-    assert_ne!(word, "panic", "scripted to panic");
-    match word {
-        "trap" => std::process::abort(),
-        "recurse" => host::info(&recurse(1).to_string()),
-        "loop" => loop {
-            black_box(word);
-        },
-        "grow" => {
-            let mut kept = Vec::new();
-            loop {
-                kept.push(black_box(vec![1_u8; STEP]));
-            }
-        }
-        "flood" => {
-            for line in 0..FLOOD_LINES {
-                host::info(&format!("line {line}"));
-            }
-        }
-        _ => {}
-    }
-}
-
-#[expect(unconditional_recursion, reason = "that is what it is for")]
-fn recurse(depth: u64) -> u64 {
-    // What is done after the call keeps it from becoming a jump.
-    recurse(black_box(depth + 1)) + black_box(depth)
 }
 
 #[cfg(test)]

@@ -17,13 +17,8 @@
 //! The configuration `{"init": "fail"}` makes the instance fail to start, `{"calm": true}` makes it do every page without a word
 //! about it.
 
+use penstock_harm::{harm, has};
 use penstock_plugin_sdk::{Failure, FailureKind, Message, Notifier, host};
-use std::hint::black_box;
-
-/// What one step of endless growth takes, bytes.
-const STEP: usize = 1 << 20;
-/// Lines of a flood.
-const FLOOD_LINES: u32 = 100_000;
 
 /// The notifier.
 #[derive(Default)]
@@ -75,12 +70,6 @@ impl Notifier for Scripted {
 
 penstock_plugin_sdk::notifier!(Scripted);
 
-fn has(payload: &[u8], word: &str) -> bool {
-    payload
-        .windows(word.len())
-        .any(|window| window == word.as_bytes())
-}
-
 /// What a message wants in place of being done.
 fn failure(payload: &[u8]) -> Option<Failure> {
     let (word, kind) = [
@@ -98,37 +87,6 @@ fn failure(payload: &[u8]) -> Option<Failure> {
         after_ms: digits.and_then(|digits| digits.parse().ok()).unwrap_or(0),
         message: word.to_owned(),
     })
-}
-
-/// Does harm where a word asks for it.
-fn harm(payload: &[u8]) {
-    assert!(!has(payload, "panic"), "scripted to panic");
-    if has(payload, "trap") {
-        std::process::abort();
-    }
-    while has(payload, "loop") {
-        black_box(payload);
-    }
-    if has(payload, "grow") {
-        let mut kept = Vec::new();
-        loop {
-            kept.push(black_box(vec![1_u8; STEP]));
-        }
-    }
-    if has(payload, "recurse") {
-        host::info(&recurse(1).to_string());
-    }
-    if has(payload, "flood") {
-        for line in 0..FLOOD_LINES {
-            host::info(&format!("line {line}"));
-        }
-    }
-}
-
-#[expect(unconditional_recursion, reason = "that is what it is for")]
-fn recurse(depth: u64) -> u64 {
-    // What is done after the call keeps it from becoming a jump.
-    recurse(black_box(depth + 1)) + black_box(depth)
 }
 
 #[cfg(test)]

@@ -15,14 +15,9 @@
 //! The configuration `{"init": "fail"}` makes the instance fail to start, `{"tag": "x"}` gives it a tag.
 
 use penstock_plugin_sdk::host::kv;
-use penstock_plugin_sdk::{HttpRequest, HttpResponse, Router, host};
+use penstock_plugin_sdk::{HttpRequest, HttpResponse, Router};
 use std::fmt::Write as _;
-use std::hint::black_box;
 
-/// What one step of endless growth takes, bytes.
-const STEP: usize = 1 << 20;
-/// Lines of a flood.
-const FLOOD_LINES: u32 = 100_000;
 /// A body that is too large, bytes.
 const HUGE: usize = (1 << 20) + 1;
 
@@ -52,7 +47,7 @@ impl Router for Scripted {
         };
         let mut answer = HttpResponse::text(200, given(&request));
         for word in text.split(' ').filter(|word| !word.is_empty()) {
-            harm(word);
+            penstock_harm::obey(word);
             self.obey(word, &mut answer);
         }
         answer
@@ -92,36 +87,6 @@ fn given(request: &HttpRequest) -> String {
     }
     text.push_str(&String::from_utf8_lossy(&request.body));
     text
-}
-
-/// Does harm where a word asks for it.
-fn harm(word: &str) {
-    assert_ne!(word, "panic", "scripted to panic");
-    match word {
-        "trap" => std::process::abort(),
-        "recurse" => host::info(&recurse(1).to_string()),
-        "loop" => loop {
-            black_box(word);
-        },
-        "grow" => {
-            let mut kept = Vec::new();
-            loop {
-                kept.push(black_box(vec![1_u8; STEP]));
-            }
-        }
-        "flood" => {
-            for line in 0..FLOOD_LINES {
-                host::info(&format!("line {line}"));
-            }
-        }
-        _ => {}
-    }
-}
-
-#[expect(unconditional_recursion, reason = "that is what it is for")]
-fn recurse(depth: u64) -> u64 {
-    // What is done after the call keeps it from becoming a jump.
-    recurse(black_box(depth + 1)) + black_box(depth)
 }
 
 #[cfg(test)]

@@ -21,14 +21,10 @@
 //!
 //! The configuration `{"init": "fail"}` makes the instance fail to start, `{"calm": true}` makes it obey no word.
 
-use penstock_plugin_sdk::{Batch, Event, Failure, FailureKind, Header, HttpRequest, Webhook, host};
+use penstock_harm::{harm, has};
+use penstock_plugin_sdk::{Batch, Event, Failure, FailureKind, Header, HttpRequest, Webhook};
 use std::fmt::Write as _;
-use std::hint::black_box;
 
-/// What one step of endless growth takes, bytes.
-const STEP: usize = 1 << 20;
-/// Lines of a flood.
-const FLOOD_LINES: u32 = 100_000;
 /// A body that does not cross, and one that crosses and is not taken, bytes.
 const HUGE: usize = 4 << 20;
 const LONG: usize = 7 << 18;
@@ -166,10 +162,6 @@ fn text(config: &str, name: &str) -> String {
     text.map_or_else(String::new, |(text, _)| text.to_owned())
 }
 
-fn has(script: &[u8], word: &str) -> bool {
-    script.windows(word.len()).any(|window| window == word.as_bytes())
-}
-
 fn failure(script: &[u8]) -> Option<Failure> {
     let (word, kind) = [
         ("retry", FailureKind::Retry),
@@ -183,37 +175,6 @@ fn failure(script: &[u8]) -> Option<Failure> {
         after_ms: 0,
         message: format!("scripted to answer {word}"),
     })
-}
-
-/// Does harm where a word asks for it.
-fn harm(script: &[u8]) {
-    assert!(!has(script, "panic"), "scripted to panic");
-    if has(script, "trap") {
-        std::process::abort();
-    }
-    while has(script, "loop") {
-        black_box(script);
-    }
-    if has(script, "grow") {
-        let mut kept = Vec::new();
-        loop {
-            kept.push(black_box(vec![1_u8; STEP]));
-        }
-    }
-    if has(script, "recurse") {
-        host::info(&recurse(1).to_string());
-    }
-    if has(script, "flood") {
-        for line in 0..FLOOD_LINES {
-            host::info(&format!("line {line}"));
-        }
-    }
-}
-
-#[expect(unconditional_recursion, reason = "that is what it is for")]
-fn recurse(depth: u64) -> u64 {
-    // What is done after the call keeps it from becoming a jump.
-    recurse(black_box(depth + 1)) + black_box(depth)
 }
 
 #[cfg(test)]

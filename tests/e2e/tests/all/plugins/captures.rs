@@ -158,7 +158,7 @@ fn a_failure_becomes_a_fixture_that_fails_until_it_is_mended() -> Result<()> {
         "failure    trap: ",
         "same       as in production: trap",
         // The function that calls itself, by its name.
-        "scripted_filter::recurse",
+        "penstock_harm::recurse",
         "saved      ",
     ] {
         assert!(replayed.contains(said), "no `{said}`: {replayed}");

@@ -1,9 +1,12 @@
 //! What operators see of plugins in `/metrics`: what is behind, what was given up, what calls used, which versions there are.
 
 use super::consumers::{NAME, follow, followed, lines_until, say_all};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use penstock_e2e::{Node, PATIENCE, get};
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The value of a series of the binding; none when it is not shown.
@@ -24,6 +27,17 @@ fn page_when(node: &Node, name: &str, wanted: impl Fn(f64) -> bool) -> Result<St
         ensure!(Instant::now() < deadline, "{name}: {page}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// The series that the page for operators names; where it leaves the end of a name open it promises none.
+fn promised() -> Result<BTreeSet<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../broker/docs/plugins.md");
+    let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let spans = page.split('`').filter(|span| span.starts_with("penstock_"));
+    let whole = |span: &&str| span.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let named: BTreeSet<String> = spans.filter(whole).map(str::to_owned).collect();
+    ensure!(named.len() > 20, "{named:?}");
+    Ok(named)
 }
 
 #[test]
@@ -67,6 +81,9 @@ fn metrics_say_what_calls_used_and_which_versions_there_are() -> Result<()> {
         "penstock_plugin_memory_grown_bytes_total",
     ] {
         assert!(shown(&page, name).is_some(), "{name}: {page}");
+    }
+    for name in promised()? {
+        assert!(page.contains(&format!("# TYPE {name} ")), "{name}: {page}");
     }
     let status = get(node.http(), "/v1/plugins")?.body;
     let digest = status["plugins"][0]["active"]["digest"]
